@@ -1,6 +1,6 @@
 """The columns of a table, whatever holds it: a pandas or polars frame, an Arrow table, a dict of lists.
 
-Nothing here imports those packages; they are known by how they are used.
+Those packages are never imported here; tables are recognised by their methods.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Codes = NDArray[np.int64]
 def columns(table: Any, names: Sequence[str] | None = None, *, empty: bool = False) -> Columns:
     """The named columns (all of them by default) as arrays of one length, at least one row.
 
-    With `empty` there may be none: where rows are private, it tells something whether there are any.
+    With `empty` there may be no row: where rows are private, an error would reveal that there are none.
 
     >>> columns({"age": [34, 51], "sex": ["f", "m"]}, ["age"])["age"].tolist()
     [34, 51]
     """
-    found = _names(table)
-    wanted = found if names is None else [names] if isinstance(names, str) else list(names)
-    lacking = [name for name in wanted if name not in found]
+    present = _names(table)
+    wanted = present if names is None else [names] if isinstance(names, str) else list(names)
+    lacking = [name for name in wanted if name not in present]
     if lacking:
-        raise InvalidValue(f"The table has no column {', '.join(map(check.shown, lacking))}; it has {_listed(found)}.")
+        raise InvalidValue(f"The table has no column {', '.join(map(check.shown, lacking))}; it has {_listed(present)}.")
     if not wanted:
         raise InvalidValue("No column was named, or the table has none; name at least one.")
     arrays = {name: _array(name, table) for name in wanted}
@@ -43,11 +43,11 @@ def columns(table: Any, names: Sequence[str] | None = None, *, empty: bool = Fal
     return arrays
 
 
-def like(table: Any, made: Mapping[str, Sequence[Any] | Column]) -> Any:
+def like(table: Any, arrays: Mapping[str, Sequence[Any] | Column]) -> Any:
     """New columns in the kind of table that was given: frame for frame, Arrow for Arrow, dict for dict."""
     if isinstance(table, Mapping):
-        return {name: np.asarray(column) for name, column in made.items()}
-    plain = {name: np.asarray(column).tolist() for name, column in made.items()}
+        return {name: np.asarray(column) for name, column in arrays.items()}
+    plain = {name: np.asarray(column).tolist() for name, column in arrays.items()}
     return type(table).from_pydict(plain) if hasattr(table, "column_names") else type(table)(plain)
 
 
@@ -60,13 +60,15 @@ def codes(column: Column) -> tuple[Codes, list[Any]]:
     if column.dtype.kind in "biuSU" or (column.dtype.kind == "f" and not np.isnan(column).any()):
         values, index = np.unique(column, return_inverse=True)
         return index.astype(np.int64).reshape(-1), values.tolist()
-    seen: dict[Any, int] = {}
-    index = np.fromiter((seen.setdefault(None if missing(item) else item, len(seen)) for item in column.tolist()), np.int64)
-    kept = list(seen)
-    order = sorted(range(len(kept)), key=lambda place: _rank(kept[place]))
-    new = np.empty(len(kept), dtype=np.int64)
-    new[order] = np.arange(len(kept))
-    return new[index], [kept[place] for place in order]
+    numbers: dict[Any, int] = {}
+    index = np.fromiter(
+        (numbers.setdefault(None if missing(item) else item, len(numbers)) for item in column.tolist()), np.int64
+    )
+    distinct = list(numbers)
+    order = sorted(range(len(distinct)), key=lambda place: _rank(distinct[place]))
+    new = np.empty(len(distinct), dtype=np.int64)
+    new[order] = np.arange(len(distinct))
+    return new[index], [distinct[place] for place in order]
 
 
 def classes(arrays: Sequence[Column]) -> tuple[Codes, int]:
@@ -78,9 +80,9 @@ def classes(arrays: Sequence[Column]) -> tuple[Codes, int]:
     label = np.zeros(len(arrays[0]), dtype=np.int64)
     count = 1
     for array in arrays:
-        each, values = codes(array)
+        column_codes, values = codes(array)
         # renumbering after each column keeps the product below the range of int64
-        values_found, label = np.unique(label * len(values) + each, return_inverse=True)
+        values_found, label = np.unique(label * len(values) + column_codes, return_inverse=True)
         label, count = label.reshape(-1), len(values_found)
     return label, count
 
@@ -91,7 +93,7 @@ def numeric(column: Column) -> bool:
 
 
 def missing(value: Any) -> bool:
-    """Whether a cell says nothing: None, NaN, or what data frames put there."""
+    """Whether a cell is missing: None, NaN, or a data frame's own missing value."""
     if value is None:
         return True
     try:
@@ -136,7 +138,7 @@ def _array(name: str, table: Any) -> Column:
 
 
 def _listed_values(values: Sequence[Any]) -> Column:
-    """Numbers as numbers, all else as it is: numpy would write a mixed list as text."""
+    """Numbers as a numeric array, other values as objects: numpy would turn a mixed list into text."""
     if set(map(type, values)) in ({int}, {float}, {int, float}, {bool}):
         try:
             return np.asarray(values)
@@ -146,5 +148,5 @@ def _listed_values(values: Sequence[Any]) -> Column:
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
+    text = ", ".join(names[:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text or "none"

@@ -5,7 +5,7 @@
     │   └── ModelUnreachable            a model behind an interface does not answer, or limits its rate
     ├── InvalidDocument (ValueError)    JSON that is truncated, unknown or hostile
     ├── InvalidQuery (ValueError)       SQL that private SQL does not answer, with the reason and a rewrite
-    ├── EngineFailed                    an engine could not run a query; why is not told
+    ├── EngineFailed                    an engine could not run a query; the message hides the reason
     ├── UnsupportedEvent                no theorem here covers this event
     ├── BudgetExceeded                  the budget does not hold what was asked
     ├── LedgerError                     a ledger cannot be opened, written or trusted
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class DiscreetError(Exception):
-    """Any error a user of discreet can cause and mend."""
+    """The base class of every error that a user of discreet can cause and correct."""
 
 
 class InvalidValue(DiscreetError, ValueError):
@@ -63,11 +63,13 @@ class InvalidQuery(DiscreetError, ValueError):
 
 
 class EngineFailed(DiscreetError):
-    """An engine could not answer; why is not told, since the reason may depend on the data."""
+    """An engine could not answer; the message hides the reason, which may depend on the data."""
 
     def __init__(self, name: str, *, charged: bool = True) -> None:
-        what = "run the query. The charge stays spent, since the reason may depend on the data" if charged else "copy the table"
-        super().__init__(f"{name} could not {what}; the owner of the data sees why with --debug, or as __cause__.")
+        action = (
+            "run the query. The charge stays spent, since the reason may depend on the data" if charged else "copy the table"
+        )
+        super().__init__(f"{name} could not {action}; the owner of the data sees why with --debug, or as __cause__.")
 
 
 class EngineUnreachable(DiscreetError):

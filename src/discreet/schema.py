@@ -36,21 +36,21 @@ LISTS = ("constraint", "workload")  # [[constraint]] and [[workload]], which are
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a file says: columns by table, those of no table under "", and what is said of tables themselves."""
+    """The contents of a schema file: columns by table (under "" those of no table), facts about tables, and lists."""
 
     columns: Mapping[str, Mapping[str, Facts]]
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def one(self, name: str | None = None) -> dict[str, Facts]:
-        """The columns of one table: of `name`, or of the only one that is described; those of no table are everybody's."""
+        """The columns of the table `name`, or of the only one described, with those that belong to no table."""
         described = {table: columns for table, columns in self.columns.items() if table}
-        found = next((table for table in described if name is not None and table.lower() == name.lower()), None)
-        if found is None and len(described) > 1:
+        match = next((table for table in described if name is not None and table.lower() == name.lower()), None)
+        if match is None and len(described) > 1:
             raise InvalidValue(f"The schema describes the tables {', '.join(described)}, and none is called "
                                f"{check.shown(name)}; say which is meant." if name else
                                f"The schema describes the tables {', '.join(described)}; say which is meant.")  # fmt: skip
-        own = described[found] if found is not None else next(iter(described.values()), {})
+        own = described[match] if match is not None else next(iter(described.values()), {})
         return {**self.columns.get("", {}), **own}
 
     def readings(self) -> dict[str, str]:
@@ -60,7 +60,7 @@ class Tables:
 
 
 def read(path: str | os.PathLike[str], otherwise: str = "") -> Tables:
-    """What a TOML file says of columns and tables."""
+    """Read the facts about columns and tables from a TOML file."""
     try:
         return read_mapping(read_toml(path, otherwise), written=True)
     except InvalidDocument:
@@ -70,7 +70,7 @@ def read(path: str | os.PathLike[str], otherwise: str = "") -> Tables:
 
 
 def read_mapping(document: Mapping[str, Any], *, written: bool = False) -> Tables:
-    """The same of a mapping: `written` where it was read from a file, in which ranges are lists.
+    """Read the same facts from a mapping. `written` means that it came from a file, where ranges are lists.
 
     >>> read_mapping({"age": (18, 90), "visits": {"days": {"bounds": [1, 30]}}}).columns
     {'': {'age': {'bounds': (18, 90)}}, 'visits': {'days': {'bounds': (1, 30)}}}
@@ -78,66 +78,66 @@ def read_mapping(document: Mapping[str, Any], *, written: bool = False) -> Table
     columns: dict[str, dict[str, Facts]] = {}
     tables: dict[str, dict[str, Any]] = {}
     lists: dict[str, Sequence[Any]] = {}
-    for name, said in document.items():
+    for name, entry in document.items():
         check.word("column", name)
-        if name in LISTS and isinstance(said, list) and all(isinstance(item, Mapping) for item in said):
-            lists[name] = said
-        elif isinstance(said, Mapping) and _is_table(name, said):
+        if name in LISTS and isinstance(entry, list) and all(isinstance(item, Mapping) for item in entry):
+            lists[name] = entry
+        elif isinstance(entry, Mapping) and _is_table(name, entry):
             columns[name] = {}
-            for own, fact in said.items():
+            for own, fact in entry.items():
                 if own in OF_TABLES and not isinstance(fact, Mapping):
                     tables.setdefault(name, {})[own] = fact
                 else:
                     columns[name][own] = column(f"{name}.{own}", fact, written=written)
         else:
-            columns.setdefault("", {})[name] = column(name, said, written=written)
+            columns.setdefault("", {})[name] = column(name, entry, written=written)
     return Tables(columns, tables, lists)
 
 
-def _is_table(name: str, said: Mapping[str, Any]) -> bool:
+def _is_table(name: str, entries: Mapping[str, Any]) -> bool:
     """Whether [name] is a table of columns, and no column."""
-    own = [key for key, fact in said.items() if key in KEYS and not isinstance(fact, Mapping)]
-    rest = [key for key in said if key not in own]
-    if own and rest and any(isinstance(said[key], (Mapping, list, tuple, bool)) for key in rest):
+    own = [key for key, fact in entries.items() if key in KEYS and not isinstance(fact, Mapping)]
+    rest = [key for key in entries if key not in own]
+    if own and rest and any(isinstance(entries[key], (Mapping, list, tuple, bool)) for key in rest):
         raise InvalidValue(
             f"[{name}] says {own[0]!r}, as of a column, and {rest[0]!r}, which a column does not have. Of a column it can say "
             f"{', '.join(KEYS)}; if {name} is a table, write [{name}.{own[0]}] for its column of that name."
         )
-    return not own and all(key in OF_TABLES or isinstance(fact, (Mapping, list, tuple)) for key, fact in said.items())
+    return not own and all(key in OF_TABLES or isinstance(fact, (Mapping, list, tuple)) for key, fact in entries.items())
 
 
-def column(name: str, said: Any, *, written: bool = False) -> Facts:
-    """The facts of one column in whatever form they were given; what could mean two things is refused.
+def column(name: str, spec: Any, *, written: bool = False) -> Facts:
+    """The facts of one column, from any accepted form; ambiguous forms are refused.
 
     >>> column("age", [18, 90], written=True), column("ward", ["A", "B"])
     ({'bounds': (18, 90)}, {'values': ('A', 'B')})
     """
-    if said is None:
+    if spec is None:
         return {"type": "omit"}
-    if isinstance(said, Mapping):
-        return _full(name, said)
-    if isinstance(said, tuple) and _pair(said):
-        return {"bounds": _rising(name, said)}
-    if isinstance(said, (list, tuple)):
-        return _list(name, said, written)
+    if isinstance(spec, Mapping):
+        return _full(name, spec)
+    if isinstance(spec, tuple) and _pair(spec):
+        return {"bounds": _rising(name, spec)}
+    if isinstance(spec, (list, tuple)):
+        return _list(name, spec, written)
     raise InvalidValue(f"{name} must be a list of categories, a range such as "
                        f"{'[0, 120]' if written else '(0, 120)'}, or {{ type = \"…\", bounds or categories = … }}; got "
-                       f"{check.shown(said)}.")  # fmt: skip
+                       f"{check.shown(spec)}.")  # fmt: skip
 
 
-def _list(name: str, said: Sequence[Any], written: bool) -> Facts:
-    if _pair(said):
+def _list(name: str, spec: Sequence[Any], written: bool) -> Facts:
+    if _pair(spec):
         if written:
-            return {"bounds": _rising(name, said)}
-        ends = f"{said[0]}, {said[1]}"
+            return {"bounds": _rising(name, spec)}
+        ends = f"{spec[0]}, {spec[1]}"
         raise InvalidValue(f"{name}: a list of two numbers or dates could be a range or two categories. Write the range as a "
                            f"tuple, ({ends}), and categories as {{'categories': [{ends}]}}.")  # fmt: skip
-    if written and said and all(_axis(value) for value in said):
-        text = ", ".join(map(str, said[:4])) + (", …" if len(said) > 4 else "")
+    if written and spec and all(_axis(value) for value in spec):
+        text = ", ".join(map(str, spec[:4])) + (", …" if len(spec) > 4 else "")
         raise InvalidValue(f"{name} = [{text}] could be bin edges or categories: a plain list of numbers or dates is a range, "
                            f"and has two. Write {name} = {{ categories = [{text}] }}, or {{ bins = [{text}] }} for edges, with "
                            "bounds = [low, high] where the ends are needed.")  # fmt: skip
-    return {"values": _plain(name, [value for value in said if value is not None])}
+    return {"values": _plain(name, [value for value in spec if value is not None])}
 
 
 def _plain(name: str, values: Any) -> tuple[Any, ...]:
@@ -147,11 +147,11 @@ def _plain(name: str, values: Any) -> tuple[Any, ...]:
     return listed
 
 
-def _full(name: str, said: Mapping[str, Any]) -> Facts:
-    extra = sorted(set(map(str, said)) - set(KEYS))
+def _full(name: str, spec: Mapping[str, Any]) -> Facts:
+    extra = sorted(set(map(str, spec)) - set(KEYS))
     if extra:
         raise InvalidValue(f"The schema says {extra[0]!r} of {name}; it can say {', '.join(KEYS)}.")
-    facts: Facts = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in said.items()}
+    facts: Facts = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in spec.items()}
     if "categories" in facts:
         if "values" in facts:
             raise InvalidValue(f"The schema lists values and categories of {name}, which are the same; leave one out.")
@@ -185,10 +185,10 @@ def _pair(values: Sequence[Any]) -> bool:
 
 
 def type_of(facts: Mapping[str, Any]) -> str | None:
-    """The type that facts say or show: that of the bounds, or categorical; None where they show none."""
-    said: str | None = facts.get("type")
-    if said is not None:
-        return said
+    """The type of a column: as stated, else that of the bounds, else categorical for listed values, else None."""
+    stated: str | None = facts.get("type")
+    if stated is not None:
+        return stated
     bounds = facts.get("bounds")
     if isinstance(bounds, (tuple, list)) and bounds:
         kinds = ((datetime, "timestamp"), (date, "date"), (int, "integer"))
@@ -215,12 +215,12 @@ def reading(facts: Mapping[str, Any]) -> str:
     if "categories" in found(facts):
         return "categories, found privately"
     if bounds is not None:
-        told = f"{kind} {bounds[0]} to {bounds[1]}"
+        text = f"{kind} {bounds[0]} to {bounds[1]}"
     elif bins is not None:
-        told = "number"
+        text = "number"
     else:
         return {None: "of the type it has", "boolean": "true or false"}.get(kind, str(kind))
-    return told + (f" in {len(bins) + 1} bins" if isinstance(bins, (tuple, list)) else "")
+    return text + (f" in {len(bins) + 1} bins" if isinstance(bins, (tuple, list)) else "")
 
 
 def learned(name: str, facts: Mapping[str, Any], command: str, *, bins: bool = False) -> Any:

@@ -17,7 +17,7 @@ from discreet.charts.frame import CEILING, LOWEST, Frame, line, picture
 from discreet.core import Curve, Evidence
 
 FAINTEST = 4  # false positives expected at a level before a curve is drawn there at all; from ENOUGH on it is drawn firmly
-_COLOURS = {  # lines of one role are told apart by colour and by dashes
+_COLOURS = {  # lines of one role differ in colour and dashes
     "ceiling": (CEILING, "#1d3f91", "#5b3fd4", "#2b7fd4"),
     "floor": ("#12906f", "#8a5a00", "#8b3fb0", "#0b7a9e", "#a3325e", "#5d6b12"),
     "broken": ("#d9541e", "#b3261e", "#c2410c", "#9a3412"),
@@ -76,7 +76,7 @@ PLAIN = (0.01, 0.02, *(step / 25 for step in range(1, 26)))  # false-positive ra
 
 
 def ceiling_line(curve: Curve, label: str, place: int = 0, at: Sequence[float] = ()) -> Line:
-    """The most any test can reach, at every false-positive rate."""
+    """The upper bound on the true-positive rate of any test, at every false-positive rate."""
     drawn = list(at or levels())
     return Line(label=label, role="ceiling", points=list(zip(drawn, powers(curve, drawn))), place=place)
 
@@ -88,7 +88,7 @@ def powers(curve: Curve, at: Sequence[float]) -> list[float]:
 
 
 def attack_line(evidence: Evidence, label: str, role: str = "floor", place: int = 0, at: Sequence[float] = ()) -> Line:
-    """The ROC curve of an attack with its band, at levels where it has anything to say."""
+    """The ROC curve of an attack with its band, at levels that enough samples resolve."""
     roc, others, drawn = evidence.roc(), int((~evidence.inside).sum()), at or levels()
     points = [(level, roc.at(level)) for level in drawn if level * others >= FAINTEST]
     resolved = ENOUGH / others if others else 0.0
@@ -103,7 +103,7 @@ def band(evidence: Evidence, at: Sequence[float] = ()) -> list[tuple[float, floa
     others = int((~evidence.inside).sum())
     grid = [level for level in at or levels() if level * others >= FAINTEST and level < 1]
     measured = rates(evidence.score, evidence.inside, CONFIDENCE, grid) if others and others < len(evidence) else ()
-    return [(each.level, each.low, each.high) for each in measured]
+    return [(interval.level, interval.low, interval.high) for interval in measured]
 
 
 def tradeoff_plot(
@@ -145,7 +145,7 @@ def _band(frame: Frame, item: Line) -> str:
 
 
 def _note(frame: Frame, item: Line, note: tuple[str, str]) -> str:
-    """What the empty corner above the ceiling means, where the ceiling leaves room to say it."""
+    """The note in the empty corner above the ceiling, where there is room for it."""
     if any(y > 0.05 for x, y in item.points if x <= 0.002):
         return ""
     place = f'x="{frame.left + 12}" fill="{CEILING}" font-style="italic"'

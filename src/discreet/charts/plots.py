@@ -58,7 +58,7 @@ def roc(
 ) -> Plot:  # fmt: skip
     """The plot: the ceilings of a release and the ROC of every attack on it with its band, log-log from 1e-4.
 
-    With `log=False` both axes are plain: where an attack is good on average is seen there, and what it does to a few is not.
+    With `log=False` both axes are linear: they show an attack's average success, and hide its success on a few records.
 
     `floors` are the appraisals of the evidence and `curves` those of the claims, where they are known already. Of many attacks
     the first `most` are drawn, those that went through a ceiling before all others.
@@ -74,7 +74,7 @@ def roc(
     for place, (item, name) in enumerate(zip(chosen, names)):
         same_role = sum(other.above == item.above for other in chosen[:place])
         lines.append(attack_line(item.evidence, name, "broken" if item.above else "floor", same_role, at))
-    measured = [[each.told for each in item.rates] for item in chosen]
+    measured = [[attack_rate.told for attack_rate in item.rates] for item in chosen]
     heading = title or f"Ceiling and attacks: {short(release.source, 80)}"
     alt = f"On {'log scales' if log else 'plain axes'}: {_roc_in_words(ceilings, chosen, names, len(judged) - len(chosen))}"
     drawn = tradeoff_plot(lines, title=heading, description=alt, size=(440, 400), legend=legend, log=log)
@@ -102,9 +102,9 @@ def tradeoff(curve: Curve, *, title: str = "The claim as a trade-off between two
     def missed(at: Sequence[float]) -> list[tuple[str, str]]:
         return [(rate(level), percent_down(1 - power)) for level, power in zip(at, powers(curve, at))]
 
-    told = ", ".join(f"{least} at {level} wrongly accused" for level, least in missed((0.01, 0.1, 0.5)))
+    examples = ", ".join(f"{least} at {level} wrongly accused" for level, least in missed((0.01, 0.1, 0.5)))
     rows = tuple(missed((0.001, 0.01, 0.05, 0.1, 0.25, 0.5)))
-    alt = f"At least so many members are missed: {told}"
+    alt = f"At least so many members are missed: {examples}"
     return _plot("tradeoff", frame, body, title, alt, ("accuses wrongly", "misses at least"), rows, kind="tradeoff-errors")
 
 
@@ -149,7 +149,7 @@ def histogram(evidence: Evidence, *, title: str | None = None, legend: bool = Tr
     Without `legend` the page says which is which.
     """
     heading = title or f"Scores of the attack {short(evidence.attack, 60)}"
-    scores = np.clip(evidence.score, -1e300, 1e300)  # beyond, the width of a picture is no float any more
+    scores = np.clip(evidence.score, -1e300, 1e300)  # the range of larger scores overflows
     edges = _edges(scores)
     low, high = float(edges[0]), float(edges[-1])
     parts = [("inside", scores[evidence.inside]), ("not inside", scores[~evidence.inside])]
@@ -194,12 +194,12 @@ def marginals(errors: Mapping[str, float], *, title: str = "How far each margina
     ordered = sorted(errors.items(), key=lambda item: (-item[1], item[0]))
     if not ordered:
         raise InvalidValue("errors holds no columns; there is nothing to draw.")
-    shown = ordered[:_MOST_BARS]
-    most = max(shown[0][1], 1e-12)
-    frame = Frame((0.0, most * 1.02), (0.0, float(len(shown))), height=56 + 18 * len(shown), left=150)
+    drawn = ordered[:_MOST_BARS]
+    most = max(drawn[0][1], 1e-12)
+    frame = Frame((0.0, most * 1.02), (0.0, float(len(drawn))), height=56 + 18 * len(drawn), left=150)
     body = ""
-    for place, (name, error) in enumerate(shown):
-        y, wide = frame.y(len(shown) - place), max(frame.x(error) - frame.left, 0.5)
+    for place, (name, error) in enumerate(drawn):
+        y, wide = frame.y(len(drawn) - place), max(frame.x(error) - frame.left, 0.5)
         body += (
             f'<rect class="bar" x="{frame.left}" y="{y + 3:.1f}" width="{wide:.1f}" height="12" fill="{FLOOR}"/>'
             f'<text x="{frame.left - 8}" y="{y + 13:.1f}" text-anchor="end">{escape(short(name, 22))}</text>'
@@ -208,9 +208,9 @@ def marginals(errors: Mapping[str, float], *, title: str = "How far each margina
     for x, height, text in [*marks, ((frame.left + frame.right) / 2, frame.height - 8, "error")]:
         body += f'<text x="{x:.1f}" y="{height}" text-anchor="middle">{text}</text>'
     median = up(float(np.median([error for _, error in ordered])))
-    largest = f"The largest error is {up(shown[0][1])}, of {short(shown[0][0], 60)}"
+    largest = f"The largest error is {up(drawn[0][1])}, of {short(drawn[0][0], 60)}"
     alt = f"{largest}; the median is {median}, over {len(ordered)} columns."
-    rows = tuple((short(name, 60), up(error)) for name, error in shown)
+    rows = tuple((short(name, 60), up(error)) for name, error in drawn)
     return _plot("marginals", frame, body, title, alt, ("column", "error"), rows)
 
 
@@ -252,16 +252,16 @@ def _chosen(floors: Sequence[Appraisal], most: int) -> tuple[list[Appraisal], li
 
 
 def _roc_in_words(ceilings: Sequence[Curve], floors: Sequence[Appraisal], names: Sequence[str], others: int) -> str:
-    told = [
+    parts = [
         f"the claim allows at most {percent_up(item.power(0.001))} true positives at 0.1 % false positives and "
         f"{percent_up(item.power(0.01))} at 1 %"
         for item in ceilings[:3]
     ] or ["there is no ceiling"]
     for name, item in list(zip(names, floors))[:8]:
-        told.append(f"attack {name} reaches {listed(f'{item.at(level).told} at {rate(level)}' for level in (0.001, 0.01))}")
-    left = len(names) + others - min(len(names), 8)
-    more = f"; and {left} more attacks" if left else "" if names else "; no attack is drawn"
-    return f"{'; '.join(told)}{more}."
+        parts.append(f"attack {name} reaches {listed(f'{item.at(level).told} at {rate(level)}' for level in (0.001, 0.01))}")
+    omitted = len(names) + others - min(len(names), 8)
+    more = f"; and {omitted} more attacks" if omitted else "" if names else "; no attack is drawn"
+    return f"{'; '.join(parts)}{more}."
 
 
 def _three_digits(value: float) -> str:

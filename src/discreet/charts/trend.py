@@ -1,4 +1,4 @@
-"""The picture of many versions: what attacks reached at one false-positive rate, with intervals, under what was claimed."""
+"""The trend over versions: true-positive rates of attacks with intervals, under the claimed ceilings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,22 @@ def trend(versions: Sequence[Version], *, level: float = 0.01, title: str = "Wha
     """True positives at the false-positive rate `level`, oldest version first; the claim of each is drawn as a step above."""
     if not versions:
         raise InvalidValue("versions holds nothing; there is nothing to draw.")
-    highs = [each.found[2] for each in versions if each.found] + [each.most for each in versions if each.most is not None]
+    highs = [version.found[2] for version in versions if version.found]
+    highs += [version.most for version in versions if version.most is not None]
     frame = Frame((0.5, len(versions) + 0.5), (0.0, min(max([*highs, level]) * 1.08, 1.0)), height=270)
     body = frame.axes(across="version, oldest first", up=f"true positives at {rate(level)} false ones")
-    for place, each in enumerate(versions, 1):
-        if each.most is not None:
-            body += line(f"M{frame.at((place - 0.4, each.most))} L{frame.at((place + 0.4, each.most))}", "ceiling", CEILING)
-        if each.found is not None:
-            value, low, high = each.found
+    for place, version in enumerate(versions, 1):
+        if version.most is not None:
+            body += line(
+                f"M{frame.at((place - 0.4, version.most))} L{frame.at((place + 0.4, version.most))}", "ceiling", CEILING
+            )
+        if version.found is not None:
+            value, low, high = version.found
             body += line(f"M{frame.at((place, low))} L{frame.at((place, high))}", "floor", FLOOR, 1.6)
             body += f'<circle class="dot floor" cx="{frame.x(place):.1f}" cy="{frame.y(value):.1f}" r="4" fill="{FLOOR}"/>'
-    alt = f"{_told(versions[0])}{f'; {_told(versions[-1])}' if len(versions) > 1 else ''}. Lines are claims, dots attacks."
-    rows = tuple((short(each.name, 60), *_cells(each)) for each in versions)
+    ends = "; ".join(map(_reached_in_words, [versions[0], *versions[1:][-1:]]))
+    alt = f"{ends}. Lines are claims, dots attacks."
+    rows = tuple((short(version.name, 60), *_cells(version)) for version in versions)
     drawn = picture(
         body, kind="chart trend", size=(frame.width, frame.height), title=title, description=alt, widest=1.25
     )  # fmt: skip
@@ -49,17 +53,17 @@ def trend(versions: Sequence[Version], *, level: float = 0.01, title: str = "Wha
     )  # fmt: skip
 
 
-def _told(version: Version) -> str:
-    epsilon, most, found = _cells(version)
+def _reached_in_words(version: Version) -> str:
+    epsilon, most, reached = _cells(version)
     claimed = f"ε {epsilon}, which allows {most}" if version.most is not None else "no ceiling"
-    return f"{short(version.name, 40)}: {claimed}, and attacks reached {found}"
+    return f"{short(version.name, 40)}: {claimed}, and attacks reached {reached}"
 
 
 def _cells(version: Version) -> tuple[str, str, str]:
-    found = version.found
+    measured = version.found
     return (
         "none" if version.epsilon is None else up(version.epsilon),
         "100 %" if version.most is None else percent_up(version.most),
-        "nothing: none was tried" if found is None
-        else f"{percent_down(found[0])} ({percent_down(found[1])} to {percent_up(found[2])})",
+        "nothing: none was tried" if measured is None
+        else f"{percent_down(measured[0])} ({percent_down(measured[1])} to {percent_up(measured[2])})",
     )  # fmt: skip

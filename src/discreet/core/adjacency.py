@@ -1,4 +1,4 @@
-"""Which relations an event's curve is for: the unit of a claim decides which events the claim may carry.
+"""The adjacency relations that an event's curve is for: the unit of a claim decides which events it may carry.
 
 A curve bounds what tells two neighbouring worlds apart, and what counts as neighbouring is the unit's relation: one unit added
 or removed, replaced by another, or blanked out. Noise and pure bounds are stated by a sensitivity or an epsilon, which is
@@ -84,7 +84,7 @@ def _misplaced(event: Any, relation: str) -> tuple[Event, str] | None:
     """The first event inside (or this one) that has no curve for the relation it is read for, and that relation."""
     paired = isinstance(event, events.Group) and event.size > 1 and relation == "replace"
     if paired and _misplaced(event.event, "add_remove") is None:
-        return None  # out with one version, in with the other: two units that are removed and added
+        return None  # one unit removed and another added: a group of two
     inside = STATED[type(event)].get(relation)
     if inside is None:
         return event, relation
@@ -93,23 +93,23 @@ def _misplaced(event: Any, relation: str) -> tuple[Event, str] | None:
     return _misplaced(event.event, inside) if hasattr(event, "event") else None
 
 
-_SAID = {"add_remove": "added or removed", "replace": "replaced", "zero_out": "blanked out"}
+_RELATION_WORDS = {"add_remove": "added or removed", "replace": "replaced", "zero_out": "blanked out"}
 
 
-def _refusal(event: Event, asked: str, relation: str) -> str:
+def _refusal(event: Event, wanted: str, relation: str) -> str:
     name = type(event).__name__
-    stated = " or ".join(_SAID[each] for each in STATED[type(event)])
-    where = "" if asked == relation else f" (the event around it reads it for units that are {_SAID[asked]})"
+    stated = " or ".join(_RELATION_WORDS[stated_relation] for stated_relation in STATED[type(event)])
+    where = "" if wanted == relation else f" (the event around it reads it for units that are {_RELATION_WORDS[wanted]})"
     return (
-        f"A claim about units that are {_SAID[relation]} cannot carry {name}, whose curve is for units that are {stated}"
-        f"{where}: it bounds nothing here. {_way_out(event, asked)}"
+        f"A claim about units that are {_RELATION_WORDS[relation]} cannot carry {name}, whose curve is for units that are "
+        f"{stated}{where}: it bounds nothing here. {_way_out(event, wanted)}"
     )
 
 
-def _way_out(event: Event, asked: str) -> str:
-    if isinstance(event, events.Poisson) and asked == "replace":
+def _way_out(event: Event, wanted: str) -> str:
+    if isinstance(event, events.Poisson) and wanted == "replace":
         return "Write PoissonReplace(rate, event), with the same inner event."
-    if isinstance(event, (events.RandomAllocation, events.ObjectivePerturbation)) and asked == "replace":
+    if isinstance(event, (events.RandomAllocation, events.ObjectivePerturbation)) and wanted == "replace":
         return "Write Group(event, 2), which bounds a replacement as one unit out and one in."
     if isinstance(event, events.PoissonReplace):
         return "Write Poisson(rate, event), with the same inner event."

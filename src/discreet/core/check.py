@@ -80,10 +80,10 @@ def whole(name: str, value: Any, *, least: int = 1, most: int = LARGEST_WHOLE) -
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidValue(f"{name} must be a whole number; got {shown(value)}.")
     if not isinstance(value, Integral):
-        found = real(name, value)
-        if found != int(found):
-            raise InvalidValue(f"{name} must be a whole number; got {found:g}.")
-        value = found
+        as_float = real(name, value)
+        if as_float != int(as_float):
+            raise InvalidValue(f"{name} must be a whole number; got {as_float:g}.")
+        value = as_float
     number = int(value)
     if number < least:
         raise InvalidValue(f"{name} must be at least {least}; got {shown(number)}.")

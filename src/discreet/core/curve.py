@@ -31,10 +31,10 @@ class Curve(Protocol):
 
 
 def belief_exception(curve: Curve) -> float:
-    """The exception with which a bound on beliefs is told: 1e-6, or ten times the probability that all is told, if more.
+    """The exception probability for a bound on beliefs: 1e-6, or ten times that of revealing everything, if larger.
 
-    An (epsilon, delta)-DP mechanism may tell all with probability delta, and may be nearly as clear with a little more: a
-    bound on beliefs follows only for an exception well above delta.
+    An (epsilon, delta)-DP mechanism may reveal everything with probability delta, and almost everything with a little more, so
+    a bound on beliefs follows only for an exception well above delta.
     """
-    told = curve.delta(math.inf)
-    return next((rare for rare in (1e-6, 1e-5, 1e-4, 1e-3) if told <= rare / 10 * (1 + 1e-9)), 1e-6)
+    certain = curve.delta(math.inf)
+    return next((rare for rare in (1e-6, 1e-5, 1e-4, 1e-3) if certain <= rare / 10 * (1 + 1e-9)), 1e-6)

@@ -14,20 +14,20 @@ from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
 
 LARGEST = 1 << 30  # bytes of a document that is read at all
-_LONGEST_NAME = 300  # letters of a path that an error tells whole
+_LONGEST_NAME = 300  # letters of a path that an error shows in full
 _LARGEST_NUMBER = int(sys.float_info.max)
 
 
-def members(what: str, document: Any, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+def members(kind: str, document: Any, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """The members of a JSON object, after checking that it has all it must and nothing unknown."""
     if not isinstance(document, dict):
-        raise InvalidDocument(f"A {what} must be a JSON object; got {type(document).__name__}.")
+        raise InvalidDocument(f"A {kind} must be a JSON object; got {type(document).__name__}.")
     lacking = [name for name in required if name not in document]
     if lacking:
-        raise InvalidDocument(f"The {what} lacks {', '.join(lacking)}.")
+        raise InvalidDocument(f"The {kind} lacks {', '.join(lacking)}.")
     extra = sorted(set(map(str, document)) - set(required) - set(optional))
     if extra:
-        raise InvalidDocument(f"The {what} has unknown members: {', '.join(map(check.shown, extra[:5]))}.")
+        raise InvalidDocument(f"The {kind} has unknown members: {', '.join(map(check.shown, extra[:5]))}.")
     return document
 
 
@@ -65,7 +65,7 @@ def parse_toml(text: str, name: str, *, checked: bool = False) -> dict[str, Any]
     return document
 
 
-def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:
+def read_text(path: str | os.PathLike[str], largest: int, kind: str) -> str:
     """The text of a file of at most so many bytes; `what` names it where it is not that."""
     try:
         with open(path, "rb") as file:
@@ -76,11 +76,11 @@ def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:
     except ValueError:
         raise InvalidDocument(f"{check.shown(str(path))} is not the name of a file.") from None
     if len(data) > largest:
-        raise InvalidDocument(f"{path} is larger than {largest >> 20} MiB; that is no {what} of ours.")
+        raise InvalidDocument(f"{path} is larger than {largest >> 20} MiB; that is no {kind} of ours.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidDocument(f"{path} is not text in UTF-8; a {what} was expected.") from None
+        raise InvalidDocument(f"{path} is not text in UTF-8; a {kind} was expected.") from None
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
@@ -153,7 +153,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    merged = dict(pairs)
+    if len(merged) != len(pairs):
         raise InvalidDocument("an object holds the same member twice")
-    return found
+    return merged

@@ -361,8 +361,8 @@ class Sequence(_Value):
     events: tuple[Event, ...]
 
     def __init__(self, events: Iterable[Event]) -> None:
-        given = check.items("events", events, "a list of events")
-        items = tuple(check_event("events", item, inside=True) for item in given)
+        members = check.items("events", events, "a list of events")
+        items = tuple(check_event("events", item, inside=True) for item in members)
         if not items:
             raise InvalidValue("events must hold at least one event; got none. For nothing at all, use Zero().")
         self._set("events", items)

@@ -1,4 +1,4 @@
-"""Facts: what a report tells beside claims and evidence. Plain JSON, read-only; nothing here is a ceiling or a floor."""
+"""Facts: what a report shows beside claims and evidence. Plain JSON, read-only; nothing here is a ceiling or a floor."""
 
 from __future__ import annotations
 

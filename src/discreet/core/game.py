@@ -47,10 +47,10 @@ class Unit:
             check.word("key", self.key)
 
     def __str__(self) -> str:
-        what = {"add_remove": "added or removed", "replace": "replaced", "zero_out": "blanked out"}[self.relation]
+        change = {"add_remove": "added or removed", "replace": "replaced", "zero_out": "blanked out"}[self.relation]
         rows = "any number of rows" if self.rows is None else "1 row" if self.rows == 1 else f"at most {self.rows} rows"
         owner = f", known by {self.key}" if self.key else ""
-        return f"one {self.name} ({rows}{owner}), {what}"
+        return f"one {self.name} ({rows}{owner}), {change}"
 
 
 def record(relation: str = "add_remove") -> Unit:
@@ -86,8 +86,8 @@ class Game:
     def __init__(self, unit: Unit, view: Iterable[str]) -> None:
         if not isinstance(unit, Unit):
             raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
-        given = (view,) if isinstance(view, str) else check.items("view", view, "a set of names, such as {'answers'}")
-        names = [check.word("view", name, VIEWS) for name in given]
+        views = (view,) if isinstance(view, str) else check.items("view", view, "a set of names, such as {'answers'}")
+        names = [check.word("view", name, VIEWS) for name in views]
         if not names:
             raise InvalidValue(f"view must name at least one of {', '.join(VIEWS)}; got none.")
         object.__setattr__(self, "unit", unit)
@@ -95,14 +95,14 @@ class Game:
 
     def sees(self) -> frozenset[str]:
         """Everything computable from the view."""
-        seen: set[str] = set()
+        views: set[str] = set()
         todo = list(self.view)
         while todo:
             name = todo.pop()
-            if name not in seen:
-                seen.add(name)
+            if name not in views:
+                views.add(name)
                 todo.extend(_IMPLIES.get(name, ()))
-        return frozenset(seen)
+        return frozenset(views)
 
     def within(self, other: Game) -> bool:
         """A win in this game is a win in `other`: the same unit, and nothing seen here that is hidden there.

@@ -1,7 +1,7 @@
-"""CSV and TSV by one rule: one line is one record, and what the record is depends on the bytes of that line alone.
+"""CSV and TSV by one rule: one line is one record, which depends on the bytes of that line alone.
 
-Parsers that read a quoted value on over the end of its line let one value, whose quote is never closed, take in the rows after
-it: one person would remove everybody below. Here a line whose quotes do not close is no record, and its neighbours stay.
+Parsers that allow line breaks in quotes let one unclosed quote swallow all rows after it, so one person could remove everybody
+below. Here a line with an unclosed quote is skipped, and its neighbours stay.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def cells(line: bytes, delimiter: str) -> list[str | None]:
         parts = next(csv.reader([text], delimiter=delimiter, strict=True)) if '"' in text else text.split(delimiter)
     except csv.Error:  # a value longer than Python's limit: no record
         return []
-    return [_cell(each.strip()) for each in parts]
+    return [_cell(part.strip()) for part in parts]
 
 
 def _cell(text: str) -> str | None:

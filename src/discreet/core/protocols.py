@@ -1,4 +1,4 @@
-"""What others implement: mechanisms make releases, attacks score targets, worlds are drawn."""
+"""The protocols that other packages implement: mechanisms, attacks and worlds."""
 
 from __future__ import annotations
 

@@ -141,7 +141,9 @@ class Release(Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):
             return NotImplemented
-        mine, theirs = ((it.source, it.claims, it.entries, it.evidence, it.facts) for it in (self, other))
+        mine, theirs = (
+            (release.source, release.claims, release.entries, release.evidence, release.facts) for release in (self, other)
+        )
         return mine == theirs and _same(self.value, other.value)
 
     def __hash__(self) -> int:
@@ -205,11 +207,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return _NOT_PLAIN
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Equality of any two values, arrays among them."""
     try:
-        return bool(one == other)
+        return bool(value == other)
     except ValueError:  # arrays compare entry by entry
         import numpy as np
 
-        return bool(np.array_equal(one, other))
+        return bool(np.array_equal(value, other))

@@ -1,4 +1,4 @@
-"""The demonstration from beginning to end, and what it says about itself."""
+"""The demonstration from beginning to end, and its summary."""
 
 from __future__ import annotations
 

@@ -38,19 +38,19 @@ def synthesise(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path
     folder.mkdir(exist_ok=True)
     table = parquet.read_table(fitted.value.sample().to_parquet(folder / "synthetic.parquet"))
     canaries = audit_generator(_fit_again, real, canaries=CANARIES)
-    found = attack_table(table, real, others, secret="days", targets=TARGETS)
-    near = synth.measure_fidelity(real, table, unit=record(), schema=SCHEMA)
-    facts = {**fitted.facts, "title": "Synthetic patients", **found.facts(), "owner_fidelity": near.to_json()}
+    attacks = attack_table(table, real, others, secret="days", targets=TARGETS)
+    fidelity = synth.measure_fidelity(real, table, unit=record(), schema=SCHEMA)
+    facts = {**fitted.facts, "title": "Synthetic patients", **attacks.facts(), "owner_fidelity": fidelity.to_json()}
     facts["attack_settings"] = {
         "canaries": f"{CANARIES:,}, each in or out by a fair coin, in one more fit",
         "rows asked about": f"{TARGETS:,} members, {TARGETS:,} others",
     }
-    kept = fitted.map(lambda model: ExternalValue("Model"))
-    return replace(kept, evidence=(canaries, *found.evidence), facts=facts)
+    released = fitted.map(lambda model: ExternalValue("Model"))
+    return replace(released, evidence=(canaries, *attacks.evidence), facts=facts)
 
 
 def _fit_again(table: Any) -> Any:
-    """The same synthesis of other rows, for the audit: not paid for, so nobody outside sees it."""
+    """The same synthesis of other rows, for the audit: it is not charged, so its result is never released."""
     import pyarrow as pa
 
     from discreet import synth

@@ -1,8 +1,8 @@
-"""Where k-anonymity is the right tool: has this password leaked? The asker shows a prefix of its hash, never the password.
+"""Leaked-password lookup by k-anonymity: the client sends a prefix of the password's hash, never the password.
 
-The server learns the prefix, which at least k known passwords share; the answer is everything that begins so, padded until all
-answers are equally long; the client looks for the rest of its hash by itself. What is hidden is which of those it was. Whoever
-is in the list, and how probable each password is, is not part of it: a prefix makes likely passwords more likely.
+The server learns the prefix, which at least k leaked passwords share. It answers with every hash that has this prefix, padded
+so that all answers have the same length, and the client looks for its own hash there. This hides which of those passwords
+was asked for. It does not hide what is probable anyway: a prefix makes likely passwords more likely.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Leaked:
 
     @property
     def k(self) -> int:
-        """The fewest leaked passwords behind one prefix, prefixes that nobody leaked counting as none."""
+        """The fewest leaked passwords that share one prefix; 0 where a prefix has none."""
         return min(map(len, self._ranges.values())) if len(self._ranges) == 16**self.prefix else 0
 
     def range(self, prefix: str) -> str:
-        """All that begins so, and made-up lines with count 0, in random order: every answer is equally long."""
+        """The hashes with this prefix and made-up ones with count 0, in random order: all answers have the same length."""
         if len(prefix) != self.prefix or not set(prefix) <= _DIGITS:
             raise InvalidValue(f"A range is asked by {self.prefix} hexadecimal digits; got something else.")
         lines = list(self._ranges.get(prefix, ()))
@@ -112,6 +112,6 @@ def serve(leaked: Leaked, host: str = "127.0.0.1", port: int = 0) -> ThreadingHT
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing is logged: a list of who asked for which prefix is what this is meant to make useless."""
+            """Log nothing: a log would record who asked for which prefix."""
 
     return ThreadingHTTPServer((host, port), Handler)

@@ -1,10 +1,9 @@
 """InstaHide (Huang et al. 2020): pictures mixed with others, signs flipped at random. It hides far less than it seems to.
 
 An encoding is the sum of a few private pictures and a few public ones with random weights, after which every pixel keeps its
-sign or changes it by a fair coin. The coins are a fresh one-time pad, but over the signs alone: the absolute values go out in
-clear, and each picture goes out many times. That is a key shorter than the message, used again: `attack.encodings` reads the
-pictures back. There is no claim, since no neighbouring data sets were ever compared; mixup (Zhang et al. 2018) is the same
-without the coins (`signs=False`).
+sign or changes it by a fair coin. The coins are a fresh one-time pad for the signs alone: the absolute values are sent in the
+clear, and each picture is sent many times, so `attack.encodings` recovers the pictures. There is no claim, since no
+neighbouring data sets are compared; mixup (Zhang et al. 2018) is the same without the coins (`signs=False`).
 """
 
 from __future__ import annotations
@@ -81,9 +80,9 @@ class InstaHide:
         mirrored = rng.random(rows.shape) < 0.5 if self.mirror else np.zeros(rows.shape, np.bool_)
         mixed = np.zeros((len(rows), *private.shape[1:]), np.float32)
         for place in range(self.private):
-            taken = private[rows[:, place]]
-            taken = np.where(mirrored[:, place, None, None, None], taken[:, :, ::-1], taken)
-            mixed += shares[:, place, None, None, None] * taken
+            pictures = private[rows[:, place]]
+            pictures = np.where(mirrored[:, place, None, None, None], pictures[:, :, ::-1], pictures)
+            mixed += shares[:, place, None, None, None] * pictures
         for place in range(self.private, self.private + self.public):
             mixed += shares[:, place, None, None, None] * public[rng.integers(0, len(public), len(rows))]
         if self.signs:
@@ -93,7 +92,7 @@ class InstaHide:
         )
 
     def _partners(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Each picture with distinct others: a random circle, and its neighbours at random distances."""
+        """Distinct partners for each picture: neighbours at random distances in a random cyclic order."""
         order = rng.permutation(count)
         distances = np.r_[0, 1 + rng.choice(count - 1, self.private - 1, replace=False)]
         rows = np.stack([order[(np.arange(count) + distance) % count] for distance in distances], axis=1)
@@ -102,11 +101,11 @@ class InstaHide:
     def _shares(self, count: int, rng: np.random.Generator) -> Floats:
         """Absolute values of normal draws, scaled to sum to one, drawn again where one is above `largest`."""
         parts, out = self.private + self.public, np.zeros((count, self.private + self.public))
-        left = np.arange(count)
-        while len(left):
-            drawn = np.abs(rng.normal(size=(len(left), parts)))
-            out[left] = drawn / drawn.sum(axis=1, keepdims=True)
-            left = left[out[left].max(axis=1) > self.largest]
+        pending = np.arange(count)
+        while len(pending):
+            drawn = np.abs(rng.normal(size=(len(pending), parts)))
+            out[pending] = drawn / drawn.sum(axis=1, keepdims=True)
+            pending = pending[out[pending].max(axis=1) > self.largest]
         return out.astype(np.float32)
 
     def _labels(self, labels: ArrayLike | None, rows: NDArray[np.int64], shares: Floats, count: int) -> Floats | None:

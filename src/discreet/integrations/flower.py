@@ -5,7 +5,7 @@
     strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=100)
     strategy.release.claims
 
-Flower itself must be installed (`discreet-privacy[federated]`), in an environment of its own where its pins are in the way.
+Flower must be installed (`discreet-privacy[federated]`), in an environment of its own where its pinned versions conflict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ try:
     from flwr.serverapp.strategy import Strategy
 
     FLOWER = True
-except ImportError:  # said when something of it is made
+except ImportError:  # raised as MissingExtra when a class here is used
     FLOWER, Strategy = False, object
 
 __all__ = ["LedgerAccountant", "LocalNoise", "PrivateFedAvg"]
@@ -58,7 +58,7 @@ def _need_flower() -> None:
 
 
 class PrivateFedAvg(Strategy):  # type: ignore[misc]
-    """`Central` on Flower: nodes drawn each on its own, whole updates clipped, a fixed divisor, and noise in every round.
+    """`Central` on Flower: Poisson-sampled nodes, clipped updates, a fixed divisor, and noise in every round.
 
     The run is charged when it starts, before a message is sent. Answers that are missing, late, of another shape, or not
     finite count as no change; the divisor stays. What nodes measure (metrics) is not passed on: it has no claim. Arrays that
@@ -96,9 +96,9 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
         )
         if self.ledger is None:
             return self._run(grid, initial_arrays, None, *args, **named)
-        asked = self.privacy.asked(self.rounds, self._size)
+        request = self.privacy.asked(self.rounds, self._size)
         with opened(self.ledger) as payer:
-            charge = open_charge(self._claims, source=self.source, ledger=payer, account=self.account, asked=asked)
+            charge = open_charge(self._claims, source=self.source, ledger=payer, account=self.account, asked=request)
             with charge as entry:
                 return self._run(grid, initial_arrays, entry, *args, **named)
 
@@ -125,25 +125,25 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
     # ---- arrays ------------------------------------------------------------------------------------------------------
 
     def _sizes(self, arrays: Any) -> None:
-        """What every answer must look like: names, types and shapes of the arrays."""
-        self._names, self._like = list(arrays.keys()), [np.asarray(each) for each in arrays.to_numpy_ndarrays()]
-        self._moving = [each.dtype.kind == "f" for each in self._like]
-        self._size = sum(each.size for each, moves in zip(self._like, self._moving) if moves)
-        if not self._size or not all(np.isfinite(each).all() for each, moves in zip(self._like, self._moving) if moves):
+        """Record the names, types and shapes that every answer must have."""
+        self._names, self._like = list(arrays.keys()), [np.asarray(array) for array in arrays.to_numpy_ndarrays()]
+        self._moving = [array.dtype.kind == "f" for array in self._like]
+        self._size = sum(array.size for array, moves in zip(self._like, self._moving) if moves)
+        if not self._size or not all(np.isfinite(array).all() for array, moves in zip(self._like, self._moving) if moves):
             raise InvalidValue("initial_arrays must hold at least one array of finite floating-point numbers.")
 
     def _flat(self, arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
-        moving = [np.asarray(each, np.float64).ravel() for each, moves in zip(arrays, self._moving) if moves]
+        moving = [np.asarray(array, np.float64).ravel() for array, moves in zip(arrays, self._moving) if moves]
         return torch.from_numpy(np.concatenate(moving))
 
     def _record(self, weights: torch.Tensor) -> Any:
         """The weights as the model's arrays."""
-        flat, at, found = weights.numpy(), 0, {}
+        flat, at, named = weights.numpy(), 0, {}
         for name, like, moves in zip(self._names, self._like, self._moving):
             value = flat[at : at + like.size].reshape(like.shape).astype(like.dtype) if moves else like
-            found[name] = Array(np.asarray(value))
+            named[name] = Array(np.asarray(value))
             at += like.size * moves
-        return ArrayRecord(found)
+        return ArrayRecord(named)
 
     # ---- rounds ------------------------------------------------------------------------------------------------------
 
@@ -151,14 +151,14 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
         """A message to each node that this round draws; there may be none."""
         if server_round != self._done + 1 or server_round > self.rounds:
             raise InvalidValue(f"Round {self._done + 1} of {self.rounds} comes next; Flower asked for round {server_round}.")
-        nodes = _waited(grid, self.least_nodes)
+        nodes = _wait_for_nodes(grid, self.least_nodes)
         self._asked = {node for node in nodes if self._drawn(server_round - 1, node)}
         config["server-round"] = server_round
         record = RecordDict({"arrays": arrays, "config": config})
         return [Message(content=record, message_type="train", dst_node_id=node) for node in sorted(self._asked)]
 
     def _drawn(self, number: int, node: int) -> bool:
-        """Whether a node takes part: on its own, whichever others there are."""
+        """Whether a node takes part, drawn independently of the other nodes."""
         if self._word(b"group", 0, node) % self.privacy.bands != number % self.privacy.bands:
             return False
         return Fraction(self._word(b"drawn", number, node), 1 << 256) < Fraction(self.privacy.share)
@@ -182,7 +182,7 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
         return self._record(self._weights), None
 
     def _answers(self, replies: Iterable[Any]) -> tuple[list[torch.Tensor], list[float]]:
-        """The changes that nodes ask for, one for each node that was asked."""
+        """The updates, at most one for each node that was drawn."""
         waiting, updates, weights = set(self._asked), [], []
         for reply in replies:
             node = reply.metadata.src_node_id
@@ -196,15 +196,15 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
         return updates, weights
 
     def _answer(self, reply: Any) -> tuple[torch.Tensor | None, float | None]:
-        """One node's change and what it counts as; None for what is no answer to this model."""
+        """One node's update and its weight; None for an answer that does not fit this model."""
         records = list(reply.content.array_records.values())
         if len(records) != 1 or list(records[0].keys()) != self._names:
             return None, None
         try:
-            arrays = [np.asarray(each) for each in records[0].to_numpy_ndarrays()]
+            arrays = [np.asarray(array) for array in records[0].to_numpy_ndarrays()]
         except (ValueError, TypeError, EOFError, OSError):
             return None, None
-        if any(each.shape != like.shape or each.dtype != like.dtype for each, like in zip(arrays, self._like)):
+        if any(array.shape != like.shape or array.dtype != like.dtype for array, like in zip(arrays, self._like)):
             return None, None
         update = self._flat(arrays) - self._weights
         return (update, self._weight(reply)) if bool(torch.isfinite(update).all()) else (None, None)
@@ -225,8 +225,8 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
         """Nothing came."""
 
 
-def _waited(grid: Any, least: int) -> list[int]:
-    """The connected nodes, once there are so many; which nodes connect is for Flower to say."""
+def _wait_for_nodes(grid: Any, least: int) -> list[int]:
+    """The connected nodes, once there are `least` of them; Flower decides which nodes connect."""
     from time import sleep
 
     while len(nodes := list(grid.get_node_ids())) < least:
@@ -235,7 +235,7 @@ def _waited(grid: Any, least: int) -> list[int]:
 
 
 class LocalNoise:
-    """A client mod for `Local`: clips what a client learned, adds noise, and drops everything else it would answer.
+    """A client mod for `Local`: clips a client's update, adds noise, and drops everything else in its answer.
 
     An app that fails, or answers another model, is answered for by noise alone: its error stays in the log of the client.
 
@@ -278,10 +278,10 @@ class LocalNoise:
         return Message(RecordDict({name: record, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
     def noisy(self, before: Arrays, after: Arrays) -> Arrays:
-        """What a client sends: what it was sent, plus its clipped change with noise. Arrays that are not of floats stay."""
-        moving = [each.dtype.kind == "f" for each in before]
-        shapes = [each.shape for each in before]
-        if [each.shape for each in after] != shapes:
+        """What a client sends: the weights it received plus its clipped, noisy update. Arrays without floats stay."""
+        moving = [array.dtype.kind == "f" for array in before]
+        shapes = [array.shape for array in before]
+        if [array.shape for array in after] != shapes:
             raise InvalidValue("The client's arrays have other shapes than those it was sent.")
         change = [(a.astype(np.float64) - b).ravel() for a, b, moves in zip(after, before, moving) if moves]
         flat, times = np.concatenate(change), self.privacy.times
@@ -289,12 +289,12 @@ class LocalNoise:
         grid = grid_of(self.privacy, self.privacy.noise(times, flat.size), flat.size)
         noise = gaussian(open_source().take(32), grid.sigma, flat.size, step=0)
         whole = grid.rounded(shrunk(torch.from_numpy(flat), self.privacy.clip_norm, 1.0)) + noise
-        step, at, found = self.privacy.clip_norm / grid.radius, 0, []
-        for each, moves in zip(before, moving):
-            part = whole[at : at + each.size].reshape(each.shape) * step if moves else 0
-            found.append(np.asarray(each + part, each.dtype))
-            at += each.size * moves
-        return found
+        step, at, sent = self.privacy.clip_norm / grid.radius, 0, []
+        for array, moves in zip(before, moving):
+            part = whole[at : at + array.size].reshape(array.shape) * step if moves else 0
+            sent.append(np.asarray(array + part, array.dtype))
+            at += array.size * moves
+        return sent
 
 
 def _only(message: Any) -> Any:
@@ -323,7 +323,7 @@ class LedgerAccountant:
         self.config = PrivacyConfig(
             target_delta=check.open_fraction("delta", delta), population_size=check.whole("population", population),
             neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE, sampling_method=SamplingMethod.NO_AMPLIFICATION,
-            max_epsilon=1e9,  # so that Flower asks before each round; the ledger says when it is over
+            max_epsilon=1e9,  # so that Flower asks before each round; the ledger decides when the budget is spent
         )  # fmt: skip
         self.entries: list[str] = []
         self._charged: list[Event] = []  # paid for, and not composed by Flower yet
@@ -335,26 +335,26 @@ class LedgerAccountant:
 
     def would_exceed(self, event: Any, max_epsilon: float | None = None, count: int = 1) -> bool:
         """Whether the ledger refuses the next rounds; where it does not, they are paid for now."""
-        asked: list[Event] = [events.Gaussian(event.noise_multiplier)] * check.whole("count", count)
-        if self._charged == asked:
+        requested: list[Event] = [events.Gaussian(event.noise_multiplier)] * check.whole("count", count)
+        if self._charged == requested:
             return False
         try:
-            self._pay(asked)
+            self._pay(requested)
         except BudgetExceeded:
             return True
-        self._charged = asked
+        self._charged = requested
         return False
 
     def compose(self, event: Any, count: int = 1) -> None:
         """What was released; rounds that were not asked for before are paid for now."""
-        asked: list[Event] = [events.Gaussian(event.noise_multiplier)] * check.whole("count", count)
-        if self._charged != asked:
-            self._pay(asked)
+        requested: list[Event] = [events.Gaussian(event.noise_multiplier)] * check.whole("count", count)
+        if self._charged != requested:
+            self._pay(requested)
         self._charged = []
-        self._events += asked
+        self._events += requested
 
-    def _pay(self, asked: list[Event]) -> None:
-        event = events.Repeat(asked[0], len(asked))
+    def _pay(self, requested: list[Event]) -> None:
+        event = events.Repeat(requested[0], len(requested))
         assumed = ("Flower's wrapper clips every parameter, scales its noise to the largest weight, and is the only release.",)
         claim = Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=assumed)
         with opened(self.ledger) as payer:

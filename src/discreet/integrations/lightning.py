@@ -1,8 +1,8 @@
 """Lightning: the module and the Trainer stay, the steps become private.
 
-Lightning's own loop feeds a module batches from a loader. A loader shuffles, drops the last batch, repeats epochs, and none
-of that is what a claim about random batches accounts for. So its loop is given tickets, one for each step, and a step taken
-for a ticket draws its own batch. Callbacks, loggers, devices, precision and validation work as ever.
+Lightning's own loop feeds a module batches from a loader. A loader shuffles, drops the last batch and repeats epochs, none of
+which is the Poisson sampling that the claim accounts for. So the loop receives one empty ticket for each step, and the step
+draws its own batch. Callbacks, loggers, devices, precision and validation work as usual.
 
 Neither `lightning` nor `pytorch_lightning` is imported here: whoever has a Trainer has one of them.
 """
@@ -38,7 +38,7 @@ def fit(trainer: Any, module: Any, data: Any, *, val_dataloaders: Any = None, **
     _check(trainer, module)
     rows, validation = _rows(data)
     steps = _Steps(trainer, module, rows, plan)
-    with _instead(module, training_step=steps.take, automatic_optimization=False), _one_epoch(trainer):
+    with _patched(module, training_step=steps.take, automatic_optimization=False), _one_epoch(trainer):
         trainer.fit(module, train_dataloaders=_Tickets(steps.count), val_dataloaders=val_dataloaders or validation)
     return steps.run()
 
@@ -86,9 +86,9 @@ class _Steps:
         self._left = iter(self._run)
 
     def _losses(self, batch: Any) -> Tensor:
-        with _instead(self._module, log=_unlogged, log_dict=_unlogged):
-            made = self._plain(batch, 0)
-        losses: Tensor = made["loss"] if isinstance(made, dict) else made
+        with _patched(self._module, log=_unlogged, log_dict=_unlogged):
+            output = self._plain(batch, 0)
+        losses: Tensor = output["loss"] if isinstance(output, dict) else output
         return losses
 
     def _epochs(self) -> None:
@@ -166,8 +166,8 @@ def _rows(data: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _instead(thing: Any, **others: Any) -> Iterator[None]:
-    """The module with other attributes of its own, for a while."""
+def _patched(thing: Any, **others: Any) -> Iterator[None]:
+    """Replace attributes of the module, and restore them afterwards."""
     properties = {name: getattr(thing, name) for name in others if isinstance(getattr(type(thing), name, None), property)}
     before = {**{name: thing.__dict__[name] for name in others if name in thing.__dict__}, **properties}
     try:

@@ -45,20 +45,20 @@ def tags(release: Release[Any], delta: float) -> Iterator[tuple[str, str]]:
         yield "discreet.entry", ", ".join(release.entries)
     for place, claim in enumerate(release.claims, 1):
         start = "discreet" if place == 1 else f"discreet.claim_{place}"
-        yield from ((f"{start}.{name}", text) for name, text in _told(claim, delta))
+        yield from ((f"{start}.{name}", text) for name, text in _claim_tags(claim, delta))
 
 
 def metrics(release: Release[Any], delta: float, confidence: float) -> Iterator[tuple[str, float]]:
     """What each attack reached, by name."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for evidence in release.evidence:
         name = re.sub(r"[^\w\-. /]", "_", evidence.attack)
-        seen[name] = seen.get(name, 0) + 1
-        start = f"discreet.{name}" if seen[name] == 1 else f"discreet.{name}_{seen[name]}"
-        yield from ((f"{start}.{what}", value) for what, value in _reached(evidence, delta, confidence))
+        counts[name] = counts.get(name, 0) + 1
+        start = f"discreet.{name}" if counts[name] == 1 else f"discreet.{name}_{counts[name]}"
+        yield from ((f"{start}.{metric}", value) for metric, value in _reached(evidence, delta, confidence))
 
 
-def _told(claim: Claim, delta: float) -> Iterator[tuple[str, str]]:
+def _claim_tags(claim: Claim, delta: float) -> Iterator[tuple[str, str]]:
     from discreet.audit.judge import ceiling_of
 
     epsilon = ceiling_of(claim.event).epsilon(delta)

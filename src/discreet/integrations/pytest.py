@@ -96,14 +96,14 @@ class _RuleItem(pytest.Item):
 
         release = _load(self.config, self.release)
         findings = list(self.rule.judge(release, _proofs(release, self.release, self.keys)))
-        bad = [each for each in findings if worst([each], strict=self.strict) in ("failed", "refuted")]
+        bad = [finding for finding in findings if worst([finding], strict=self.strict) in ("failed", "refuted")]
         if bad:
-            raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
+            raise RuleFailed("\n".join(f"{finding.where}: {finding.outcome}: {finding.message}" for finding in bad))
         if not findings:
             pytest.skip("no claim stands beside evidence about the same game: there is nothing to compare")
-        unsure = [each for each in findings if each.outcome == "inconclusive"]
+        unsure = [finding for finding in findings if finding.outcome == "inconclusive"]
         if unsure:
-            pytest.skip("; ".join(f"{each.where}: inconclusive: {each.message}" for each in unsure))
+            pytest.skip("; ".join(f"{finding.where}: inconclusive: {finding.message}" for finding in unsure))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from discreet.errors import DiscreetError
@@ -117,7 +117,7 @@ class _RuleItem(pytest.Item):
 
 
 def _provable(path: Path) -> bool:
-    """Whether there is anything beside the release to hold it against."""
+    """Whether there is a signature or a ledger to check the release against."""
     document = path / "release.json" if path.is_dir() else path
     return bool(os.environ.get("DISCREET_LEDGER")) or document.with_name(f"{document.name}.sig").is_file()
 
@@ -138,8 +138,8 @@ def _proofs(release: Release[Any], path: Path, keys: tuple[str, ...]) -> Proofs:
 
 def _named(config: pytest.Config) -> list[Path]:
     """The files that are named: on the command line, or else in the configuration."""
-    given = [config.invocation_params.dir / path for path in config.getoption("privacy_release")]
-    return given or list(config.getini("privacy_release"))
+    paths = [config.invocation_params.dir / path for path in config.getoption("privacy_release")]
+    return paths or list(config.getini("privacy_release"))
 
 
 def _load(config: pytest.Config, path: Path) -> Release[Any]:
@@ -149,5 +149,5 @@ def _load(config: pytest.Config, path: Path) -> Release[Any]:
     loaded = config.stash.setdefault(_LOADED, {})
     if path not in loaded:
         loaded[path] = Release.load(path / "release.json" if path.is_dir() else path)
-    kept: Release[Any] = loaded[path]
-    return kept
+    release_: Release[Any] = loaded[path]
+    return release_

@@ -77,7 +77,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             )
         began, steps = time.monotonic(), self._steps()
         self.create_optimizer_and_scheduler(num_training_steps=steps)
-        run = self._run = self._begun(steps)
+        run = self._run = self._start_run(steps)
         done = run.number
         self._loop(run)
         seconds = time.monotonic() - began
@@ -100,7 +100,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     # ---- before the first step ---------------------------------------------------------------------------------------
 
     def _refuse(self) -> None:
-        """Settings that would change what is clipped, or promise what this loop does not do."""
+        """Refuse settings that would change what is clipped, or that this loop does not implement."""
         args = self.args
         wrong = {
             "gradient_accumulation_steps": args.gradient_accumulation_steps != 1, "fp16": args.fp16,
@@ -110,23 +110,23 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             "label_smoothing_factor": args.label_smoothing_factor != 0 and self._loss is None,
             "neftune_noise_alpha": args.neftune_noise_alpha is not None,
         }  # fmt: skip
-        asked = [name for name, is_set in wrong.items() if is_set]
-        if asked:
+        unsupported = [name for name, is_set in wrong.items() if is_set]
+        if unsupported:
             raise InvalidValue(
-                f"{', '.join(asked)}: not with a private run. It accumulates by per_device_train_batch_size, "
+                f"{', '.join(unsupported)}: not with a private run. It accumulates by per_device_train_batch_size, "
                 "uses bf16 for narrow numbers, and runs on several GPUs under torchrun."
             )
 
     def _steps(self) -> int:
-        asked = {int(n) for n in (self.args.max_steps, self._plan.get("steps")) if n and n > 0}
-        if len(asked) != 1:
+        stated = {int(n) for n in (self.args.max_steps, self._plan.get("steps")) if n and n > 0}
+        if len(stated) != 1:
             raise InvalidValue(
-                f"Say how many steps to take, once: TrainingArguments(max_steps=…); got {sorted(asked) or 'none'}. "
+                f"Say how many steps to take, once: TrainingArguments(max_steps=…); got {sorted(stated) or 'none'}. "
                 "Epochs do not count here: their length would tell the number of rows."
             )
-        return asked.pop()
+        return stated.pop()
 
-    def _begun(self, steps: int) -> Run:
+    def _start_run(self, steps: int) -> Run:
         plan = {**self._plan, "steps": steps}
         performance = plan.pop("performance", Performance(microbatch=self.args.per_device_train_batch_size))
         if self.train_dataset is None:
@@ -139,14 +139,14 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         rows = _Rows(self.train_dataset, self.data_collator, accepted, _end_of(self.model))
 
         def begun(performance: Performance) -> Run:
-            given = {"scheduler": self.lr_scheduler, **plan, "performance": performance}
-            return train(self.model, self.optimizer, rows, OfBatch(self._losses()), **given)
+            options = {"scheduler": self.lr_scheduler, **plan, "performance": performance}
+            return train(self.model, self.optimizer, rows, OfBatch(self._losses()), **options)
 
         if not (self.args.gradient_checkpointing and how["use_reentrant"]) or performance.path is not None:
             return begun(performance)
         try:
             return begun(performance)
-        except InvalidValue:  # such layers run twice, the first time unseen; one unit at a time nothing need be known of them
+        except InvalidValue:  # reentrant checkpointing runs layers without recording first; one unit at a time needs no record
             warnings.warn(
                 "Units are computed one by one, which is slower: reentrant gradient checkpointing hides this model's layers. "
                 'Faster is gradient_checkpointing_kwargs={"use_reentrant": False}.',
@@ -156,37 +156,37 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             return begun(replace(performance, path="isolated"))
 
     def _losses(self) -> Callable[[dict[str, Any]], Tensor]:
-        """One number per row, by whichever loss was given: here, to the Trainer, by a subclass, or the usual one."""
+        """One loss per row: `loss`, the Trainer's compute_loss_func, a subclass's compute_loss, or the usual one."""
         own = type(self).compute_loss is not Trainer.compute_loss
         func = getattr(self, "compute_loss_func", None)
         if sum((self._loss is not None, func is not None, own)) > 1:
             raise InvalidValue("Give one loss: loss=, compute_loss_func= or a compute_loss of a subclass; got more than one.")
         if own:
-            return self._asked(lambda batch: self.compute_loss(self.model, dict(batch)), "compute_loss")
+            return self._one_loss_per_row(lambda batch: self.compute_loss(self.model, dict(batch)), "compute_loss")
         if func is not None:
-            return self._asked(lambda batch: func(*self._called(batch)), "compute_loss_func")
+            return self._one_loss_per_row(lambda batch: func(*self._forward_with_labels(batch)), "compute_loss_func")
         loss = self._loss or usual_loss(self.model)
-        return lambda batch: loss(*self._called(batch))
+        return lambda batch: loss(*self._forward_with_labels(batch))
 
-    def _called(self, batch: dict[str, Any]) -> tuple[Any, Any]:
-        """What the model makes of a batch, and the labels. A decoder is fed with the labels of its own row, moved by one."""
+    def _forward_with_labels(self, batch: dict[str, Any]) -> tuple[Any, Any]:
+        """The model's outputs on a batch, and the labels. A decoder's inputs are the shifted labels of its own row."""
         inputs = dict(batch)
         labels = inputs.pop("labels", None)
         decoder = getattr(_inner(self.model), "prepare_decoder_input_ids_from_labels", None)
         if decoder is not None and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
             inputs["decoder_input_ids"] = decoder(labels=labels)
         with self.accelerator.autocast():
-            return (self.model(**inputs) if _end_of(self.model) is None else _at_the_end(self.model, inputs)), labels
+            return (self.model(**inputs) if _end_of(self.model) is None else _classify_at_end_token(self.model, inputs)), labels
 
-    def _asked(self, loss: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Tensor]:
-        """A loss that was written for another Trainer, if it gives one number per row."""
+    def _one_loss_per_row(self, loss: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Tensor]:
+        """The loss, with a check that it gives one number per row."""
 
         def losses(batch: dict[str, Any]) -> Tensor:
             losses = loss(batch)
             if not isinstance(losses, Tensor) or losses.ndim != 1:
-                what = "a single number" if isinstance(losses, Tensor) and losses.ndim == 0 else "something else"
+                kind = "a single number" if isinstance(losses, Tensor) and losses.ndim == 0 else "something else"
                 raise InvalidValue(
-                    f"{name} must give one number per row, since rows are clipped one by one; it gives {what}. Leave the mean "
+                    f"{name} must give one number per row, since rows are clipped one by one; it gives {kind}. Leave the mean "
                     "over the batch out (reduction='none', then the mean over the tokens of each row)."
                 )
             return losses
@@ -233,7 +233,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Rows(torch.utils.data.Dataset[Any]):
-    """Rows as the collator makes them, each on its own: no row is padded by what others hold."""
+    """Rows as the collator makes them, one at a time: no row's padding depends on other rows."""
 
     def __init__(
         self, rows: Any, collator: Callable[[list[Any]], Any], accepted: set[str] | None, end: int | None = None
@@ -271,9 +271,9 @@ def _end_of(model: nn.Module) -> int | None:
     return inner.config.eos_token_id if pools and type(inner).__name__.endswith("ForSequenceClassification") else None
 
 
-def _at_the_end(model: nn.Module, inputs: dict[str, Any]) -> Any:
-    """What such a model's forward gives: its own demands that all rows of a batch have equally many end tokens, and picks them
-    out of the batch by a mask, where another row could change which are whose. Here each row finds its own last one.
+def _classify_at_end_token(model: nn.Module, inputs: dict[str, Any]) -> Any:
+    """The forward pass of such a model, where each row finds its own last end token. The model's own forward requires that all
+    rows of a batch have equally many end tokens and selects them by one mask, so a row could change another row's output.
     """
     inner: Any = _inner(model)
     ids = inputs["input_ids"]
@@ -282,12 +282,12 @@ def _at_the_end(model: nn.Module, inputs: dict[str, Any]) -> Any:
     hidden = inner.base_model(**inputs)[0]
     places = torch.arange(ids.shape[1], device=ids.device)
     last = ((ids == inner.config.eos_token_id) * places).amax(1)
-    each = hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[-1])).squeeze(1)
-    return SimpleNamespace(logits=inner.classification_head(each))
+    last_hidden = hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[-1])).squeeze(1)
+    return SimpleNamespace(logits=inner.classification_head(last_hidden))
 
 
 def _accepted(model: nn.Module) -> set[str]:
-    """What the model's forward takes, and the names of labels."""
+    """The parameters of the model's forward, and the names of labels."""
     return {*inspect.signature(_inner(model).forward).parameters, *LABELS}
 
 
@@ -322,8 +322,8 @@ def token_mean(logits: Tensor, labels: Tensor) -> Tensor:
     >>> token_mean(torch.zeros(2, 3, 4), torch.tensor([[1, 2, -100], [-100, -100, -100]]))
     tensor([1.3863, 0.0000])
     """
-    each = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten().long(), ignore_index=IGNORED, reduction="none")
-    return each.view(labels.shape).sum(1) / (labels != IGNORED).sum(1).clamp(min=1)
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten().long(), ignore_index=IGNORED, reduction="none")
+    return losses.view(labels.shape).sum(1) / (labels != IGNORED).sum(1).clamp(min=1)
 
 
 def _classes(config: Any) -> Callable[[Any, Any], Tensor]:

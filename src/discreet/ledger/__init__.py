@@ -1,4 +1,4 @@
-"""Budgets that survive crashes and crowds: reserve before reading, settle after, verify at any time."""
+"""Budgets that survive crashes and concurrent use: reserve before reading, settle after, verify at any time."""
 
 from discreet.ledger.amount import Amount
 from discreet.ledger.balance import Balance

@@ -126,6 +126,6 @@ def cost(budget: Filter, events: Iterable[Event]) -> Amount:
     """
     divergence = epsilon = failure = 0
     for event in events:
-        one, failed = budget.cost(event)
-        divergence, epsilon, failure = divergence + one, epsilon + budget.pure_cost(event), failure + failed
+        part, failed = budget.cost(event)
+        divergence, epsilon, failure = divergence + part, epsilon + budget.pure_cost(event), failure + failed
     return Amount(divergence, min(epsilon, UNBOUNDED), -(-failure // FINER))

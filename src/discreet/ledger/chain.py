@@ -131,8 +131,8 @@ def append(
     mark = hash_of(_content(number, at, kind, source, about, text, previous))
     row = (number, at, kind, source, about, text, previous, mark)
     book.execute(f"INSERT INTO entry ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-    book.head = made = Mark(number, mark)
-    return made
+    book.head = new_head = Mark(number, mark)
+    return new_head
 
 
 def page(book: Book, source: str | None, after: int, upto: int) -> list[Entry]:
@@ -141,10 +141,10 @@ def page(book: Book, source: str | None, after: int, upto: int) -> list[Entry]:
 
 
 def _rows(book: Book, source: str | None, after: int, upto: int) -> list[Any]:
-    where, given = ("AND source = ?", (source,)) if source is not None else ("", ())
+    where, parameters = ("AND source = ?", (source,)) if source is not None else ("", ())
     return book.execute(
         f"SELECT {_COLUMNS} FROM entry WHERE number > ? AND number <= ? {where} ORDER BY number LIMIT {PAGE}",
-        (after, upto, *given),
+        (after, upto, *parameters),
     ).fetchall()
 
 
@@ -194,20 +194,20 @@ def follow(book: Book) -> Iterator[Entry]:
             number += 1
             if row[0] != number:
                 raise changed(number, f"it is missing (the next one there is {row[0]})")
-            found = _entry(row)
-            if found.previous != previous:
+            current = _entry(row)
+            if current.previous != previous:
                 raise changed(number, "it does not follow the one before: one of the two was changed, moved or replaced")
-            if hash_of(_content(*row[:7])) != found.hash:
+            if hash_of(_content(*row[:7])) != current.hash:
                 raise changed(number, "its hash is not that of its content")
-            previous = found.hash
-            yield found
+            previous = current.hash
+            yield current
     last = head(book)
     if last != (number, previous):
         raise changed(max(number, last.number), f"the ledger ends with entry {number} and should end with {last.number}")
 
 
-def changed(number: int, what: str) -> LedgerError:
+def changed(number: int, fault: str) -> LedgerError:
     """The error for an entry that is not as it was written."""
     return LedgerError(
-        f"Entry {number} was tampered with: {what}. Trust nothing from there on; restore a backup.", entry=number
+        f"Entry {number} was tampered with: {fault}. Trust nothing from there on; restore a backup.", entry=number
     )

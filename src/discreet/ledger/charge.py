@@ -96,8 +96,8 @@ class Charge:
 
         before = self._store.write(start)
         if before != "reserved":
-            told = "was started already" if before == "started" else f"has ended already: it was {before}"
-            raise InvalidValue(f"Charge {self.id} {told}. A charge pays for one run; reserve again.")
+            reason = "was started already" if before == "started" else f"has ended already: it was {before}"
+            raise InvalidValue(f"Charge {self.id} {reason}. A charge pays for one run; reserve again.")
 
     def cancel(self, reason: str) -> None:
         """Give the budget back, because nothing ran: one of did_not_run, withdrawn, engine_unavailable."""
@@ -107,9 +107,9 @@ class Charge:
             before = state(book, self._mark.number)
             if before == "reserved":
                 source, text = _reserved(book, self._mark)
-                taken = parse_json(text)
+                reservation = parse_json(text)
                 chain.append(book, "cancel", source, {"reason": reason}, self._mark.number)
-                spend(book, source, taken["account"], Amount.from_json(taken["amount"]), -1)
+                spend(book, source, reservation["account"], Amount.from_json(reservation["amount"]), -1)
             return before
 
         before = "answered by an earlier entry" if self._repeated else self._store.write(give_back)
@@ -178,8 +178,8 @@ def settle_started(book: Book, name: str) -> None:
         raise InvalidValue(f"The ledger has no charge {check.shown(name)}. Give the id that a charge or a release names.")
     before = state(book, entry.number)
     if before in ("reserved", "cancelled"):
-        told = "never started: nothing ran that could have ended" if before == "reserved" else "was cancelled"
-        raise InvalidValue(f"Charge {entry.id} {told}. Only a charge that started is settled.")
+        reason = "never started: nothing ran that could have ended" if before == "reserved" else "was cancelled"
+        raise InvalidValue(f"Charge {entry.id} {reason}. Only a charge that started is settled.")
     if before == "started":
         chain.append(book, "settle", entry.source, {"outcome": "done"}, entry.number)
 

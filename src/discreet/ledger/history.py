@@ -1,4 +1,4 @@
-"""The entries of a ledger as a sequence that is read in pages: a long history never stands in memory as a whole."""
+"""The entries of a ledger as a sequence that is read in pages, so a long history is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from discreet.ledger.store import Book, Store
 
 
 class History(Sequence[Entry]):
-    """Entries in order, of one source or of all, up to the last one there was when it was asked for."""
+    """Entries in order, of one source or of all, up to the last one at the time of the call."""
 
     def __init__(self, store: Store, source: str | None = None) -> None:
         self._store, self._source = store, source
@@ -36,8 +36,8 @@ class History(Sequence[Entry]):
         return int(self._store.read(self._count))
 
     def _count(self, book: Book) -> int:
-        where, given = self._where()
-        return int(book.execute(f"SELECT count(*) FROM entry {where}", given).fetchone()[0])
+        where, parameters = self._where()
+        return int(book.execute(f"SELECT count(*) FROM entry {where}", parameters).fetchone()[0])
 
     def _where(self) -> tuple[str, tuple[int | str, ...]]:
         if self._source is None:
@@ -51,25 +51,25 @@ class History(Sequence[Entry]):
     def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
         if isinstance(place, slice):
             return self._store.read(lambda book: self._span(book, place))
-        where, given = self._where()
+        where, parameters = self._where()
         order, skip = ("DESC", -place - 1) if place < 0 else ("ASC", place)
 
         def find(book: Book) -> Entry | None:
             statement = f"SELECT number FROM entry {where} ORDER BY number {order} LIMIT 1 OFFSET ?"
-            row = book.execute(statement, (*given, skip)).fetchone()
+            row = book.execute(statement, (*parameters, skip)).fetchone()
             return None if row is None else chain.entry(book, row[0])
 
-        found = self._store.read(find)
-        if found is None:
+        entry = self._store.read(find)
+        if entry is None:
             raise IndexError(f"The history has no entry at place {place}.")
-        return found
+        return entry
 
     def _span(self, book: Book, place: slice) -> list[Entry]:
         wanted = range(*place.indices(self._count(book)))
         low, high = (min(wanted), max(wanted)) if wanted else (0, -1)
-        where, given = self._where()
+        where, parameters = self._where()
         statement = f"SELECT number FROM entry {where} ORDER BY number LIMIT ? OFFSET ?"
-        numbers = [row[0] for row in book.execute(statement, (*given, high - low + 1, low)).fetchall()]
+        numbers = [row[0] for row in book.execute(statement, (*parameters, high - low + 1, low)).fetchall()]
         return [chain.entry(book, numbers[index - low]) for index in wanted]
 
     def __repr__(self) -> str:
@@ -91,8 +91,8 @@ def kind_in_words(entry: Entry) -> str:
     """What an entry is, as people say it: `SQL answer`, `training run`, `budget raised`."""
     if entry.kind != "reserve":
         return _KINDS.get(entry.kind, entry.kind)
-    seen = {name for claim in entry.body.get("claims", ()) for name in claim["game"]["view"]}
-    words = next((words for view, words in _VIEWS if view in seen), "charge")
+    views = {name for claim in entry.body.get("claims", ()) for name in claim["game"]["view"]}
+    words = next((words for view, words in _VIEWS if view in views), "charge")
     return "SQL answer" if words == "answer" and entry.body.get("key") else words  # questions of SQL are known by a key
 
 

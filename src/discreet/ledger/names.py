@@ -50,35 +50,35 @@ _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u06
 _STANDS_FOR = {ord(each): first for first, others in _ALIKE.items() for each in others}
 
 
-def new_name(what: str, value: Any) -> str:
+def new_name(label: str, value: Any) -> str:
     """A name that may be given to a new source, account or period; `what` says which, for the error.
 
     >>> new_name("source", "patients of 2026")
     'patients of 2026'
     """
-    name = check.word(what, value)
+    name = check.word(label, value)
     if len(name) > LONGEST:
-        raise InvalidValue(f"{what} must have at most {LONGEST} characters; got {len(name)}.")
+        raise InvalidValue(f"{label} must have at most {LONGEST} characters; got {len(name)}.")
     if name != name.strip():
-        raise InvalidValue(f"{what} must not begin or end with a blank; got {_shown(name)}.")
+        raise InvalidValue(f"{label} must not begin or end with a blank; got {_shown(name)}.")
     if not any(letter.isalnum() for letter in name):
-        raise InvalidValue(f"{what} must hold a letter or a digit; got {_shown(name)}.")
+        raise InvalidValue(f"{label} must hold a letter or a digit; got {_shown(name)}.")
     if (normal := unicodedata.normalize("NFKC", name)) != name:
         advice = f"; its normal form is {_shown(normal)}" if normal.isprintable() and normal == normal.strip() else ""
-        raise InvalidValue(f"{what} must be in Unicode's normal form NFKC; {_shown(name)} is not{advice}.")
-    scripts = _scripts([_script(what, name, place) for place in range(len(name))], name)
+        raise InvalidValue(f"{label} must be in Unicode's normal form NFKC; {_shown(name)} is not{advice}.")
+    scripts = _scripts([_script(label, name, place) for place in range(len(name))], name)
     if scripts is not None:
-        told = " and ".join(script.capitalize() for script in scripts)
+        listed = " and ".join(script.capitalize() for script in scripts)
         raise InvalidValue(
-            f"{what} must write each word in one script, since letters of others look alike; {_shown(name)} has {told}."
+            f"{label} must write each word in one script, since letters of others look alike; {_shown(name)} has {listed}."
         )
     return name
 
 
-def _scripts(found: list[str | None], name: str) -> list[str] | None:
+def _scripts(scripts: list[str | None], name: str) -> list[str] | None:
     """The scripts of the first word that mixes some which do not go together, None if no word does."""
     word: set[str] = set()
-    for letter, script in zip(f"{name} ", [*found, None], strict=True):
+    for letter, script in zip(f"{name} ", [*scripts, None], strict=True):
         if script is not None:
             word.add(script)
         elif not letter.isdigit():  # a sign or a blank ends the word
@@ -88,12 +88,12 @@ def _scripts(found: list[str | None], name: str) -> list[str] | None:
     return None
 
 
-def unlike(what: str, name: str, taken: Iterable[str]) -> None:
+def unlike(label: str, name: str, existing: Iterable[str]) -> None:
     """Refuse a new name that looks like one that is taken, or that differs from it in case, accents or punctuation alone."""
-    for other in taken:
+    for other in existing:
         if other != name and alike(name, other):
             raise InvalidValue(
-                f"{what} {_shown(name)} looks like {_shown(other)}, which the ledger has; a look-alike would be a second "
+                f"{label} {_shown(name)} looks like {_shown(other)}, which the ledger has; a look-alike would be a second "
                 "budget. Use that one, or a name that nobody takes for it."
             )
 
@@ -114,43 +114,43 @@ def _skeletons(name: str) -> frozenset[str]:
     Both are needed: the capital I is an i by its case and looks like an l. Letters are folded again after the table, so that
     0 and O and o are one.
     """
-    shown = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
-    starts = [_without_signs(start, doubt) for start in (_folded(shown), shown) for doubt in (" ", "")]
-    return frozenset(_seen(_seen(start)) for start in starts)
+    visible = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
+    starts = [_without_signs(start, doubt) for start in (_folded(visible), visible) for doubt in (" ", "")]
+    return frozenset(_canonical_letters(_canonical_letters(start)) for start in starts)
 
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
 
 
-def _seen(name: str) -> str:
+def _canonical_letters(name: str) -> str:
     """One letter for all that look like it, a small one, without its accents."""
     return "".join(letter for letter in _folded(name.translate(_STANDS_FOR)) if not _ACCENTS.match(letter))
 
 
 def _without_signs(name: str, doubt: str) -> str:
     """Without punctuation and blanks: one blank for those between two digits, `doubt` where a letter looks like one."""
-    kept: list[str] = []
+    letters: list[str] = []
     last, parted = "", False
     for letter in name:
         if unicodedata.category(letter)[0] in "PZ" or letter in "`^~":
             parted = True
             continue
         if parted and last and _digit(last) and _digit(letter):
-            kept.append(" " if last.isdigit() and letter.isdigit() else doubt)
-        kept.append(letter)
+            letters.append(" " if last.isdigit() and letter.isdigit() else doubt)
+        letters.append(letter)
         parted = False
         last = last if _ACCENTS.match(letter) else letter
-    return "".join(kept)
+    return "".join(letters)
 
 
 @lru_cache(4096)
 def _digit(letter: str) -> bool:
     """A digit, or a letter that looks like one."""
-    return letter.isdigit() or _seen(_seen(letter)) in ("l", "o")
+    return letter.isdigit() or _canonical_letters(_canonical_letters(letter)) in ("l", "o")
 
 
-def _script(what: str, name: str, place: int) -> str | None:
+def _script(label: str, name: str, place: int) -> str | None:
     """The script of a character, None for what goes with all of them; InvalidValue for one that no new name may have."""
     letter = name[place]
     if " " < letter <= "~" or (letter == " " and name[place - 1] != " "):
@@ -169,7 +169,7 @@ def _script(what: str, name: str, place: int) -> str | None:
         reason = "is a letter that is rare, and looks like others"
     else:
         return script
-    raise InvalidValue(f"{what} must not hold the character U+{ord(letter):04X}, which {reason}; got {_shown(name)}.")
+    raise InvalidValue(f"{label} must not hold the character U+{ord(letter):04X}, which {reason}; got {_shown(name)}.")
 
 
 def _hidden(letter: str) -> bool:

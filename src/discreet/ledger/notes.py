@@ -20,7 +20,7 @@ _HELD = f"{_EXTENT}, (SELECT hash FROM entry WHERE number = ?) FROM head"
 class Note(NamedTuple):
     """The last entry and the last start on the disk; `number` and `hash` are those of an entry among them.
 
-    `era` is a random name: who meets one for the first time looks for that entry in the ledger.
+    `era` is a random name: a process that sees it for the first time looks for that entry in the ledger.
     """
 
     era: str
@@ -53,8 +53,8 @@ class Note(NamedTuple):
 
     def held_by(self, book: Book) -> bool:
         """Whether a ledger has all of this; it may have more."""
-        last, _, starts, found = book.execute(_HELD, (self.number,)).fetchone()
-        return bool((found == self.hash or not self.number) and last >= self.entries and starts >= self.starts)
+        last, _, starts, stored_hash = book.execute(_HELD, (self.number,)).fetchone()
+        return bool((stored_hash == self.hash or not self.number) and last >= self.entries and starts >= self.starts)
 
     def further(self, head: tuple[int, str] | None, start: int) -> Note:
         """This, after an entry and a start were written; None and 0 where there was none."""
@@ -66,7 +66,7 @@ NOTHING = Note("", 0, 0, 0, "")
 
 
 def extent(book: Book) -> Note:
-    """How far a ledger is now; of no era, since it says nothing of what is on the disk."""
+    """The ledger's current extent, without an era, since it does not say what is on the disk."""
     number, mark, starts = book.execute(f"{_EXTENT} FROM head").fetchone()
     return Note("", number, starts, number, mark)
 

@@ -46,8 +46,8 @@ class Payment:
 
     def __str__(self) -> str:
         """Which entries paid, for people."""
-        each = [f"{entry.id} ({now})" for entry, now in zip(self.entries, self.states, strict=True)]
-        return f"{'entry' if len(each) == 1 else 'entries'} {' and '.join(each)}"
+        parts = [f"{entry.id} ({now})" for entry, now in zip(self.entries, self.states, strict=True)]
+        return f"{'entry' if len(parts) == 1 else 'entries'} {' and '.join(parts)}"
 
 
 def payment(book: Book, release: Release[Any]) -> Payment:
@@ -118,10 +118,10 @@ def _composed(claims: Sequence[Claim], parts: Sequence[Claim]) -> bool:
 
     Events compare as what they repeat, and how often: composition has no order, and Repeat is composition with itself.
     """
-    told = {_game(claim): claim for claim in claims}
-    if len(told) != len(claims) or set(told) != {_game(part) for part in parts}:
+    by_game = {_game(claim): claim for claim in claims}
+    if len(by_game) != len(claims) or set(by_game) != {_game(part) for part in parts}:
         return False
-    for name, claim in told.items():
+    for name, claim in by_game.items():
         own = [part for part in parts if _game(part) == name]
         assumed = {sentence for part in own for sentence in part.assumptions}
         if _atoms([claim.event]) != _atoms(part.event for part in own) or not assumed <= set(claim.assumptions):

@@ -1,4 +1,4 @@
-"""Whether a ledger file has one name: what SQLite and the notes keep beside it stands beside a name, not beside a file.
+"""Check that a ledger file has one name: SQLite's log and locks, and our notes, belong to a name and not to a file.
 
 Under two names of one file two processes have two write-ahead logs and two locks, and each spends the whole budget unseen
 by the other. A hard link is a second name; so is a file that is mounted by itself, as `docker -v ledger.db:/data/ledger.db`
@@ -27,7 +27,7 @@ class Place:
         self._file: tuple[int, int] | None = None
 
     def enter(self) -> None:
-        """Refuse a file that has another name, or one that is a mount point; where there is no file yet, nothing."""
+        """Refuse a file that has another name, or is a mount point; accept one that does not exist yet."""
         if not self.path.is_file():
             return
         if _is_mounted(self.path):
@@ -42,25 +42,25 @@ class Place:
     def check(self) -> None:
         """Refuse a file that got another name, or was exchanged, since it was opened: before every write."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except FileNotFoundError:
             raise self._exchanged("is not there any more") from None
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise LedgerError(
-                f"{self.path} has {found.st_nlink} names (hard links). Each has a write-ahead log and locks of its own, so "
+                f"{self.path} has {status.st_nlink} names (hard links). Each has a write-ahead log and locks of its own, so "
                 "each could spend the whole budget. Close the ledger everywhere, and remove the other names (find them with "
                 f"find -samefile {self.path.name}). To reach it from elsewhere, use a symbolic link."
             )
-        file = found.st_dev, found.st_ino
+        file = status.st_dev, status.st_ino
         if self._file is None:
             self._file = file
         elif file != self._file:
             raise self._exchanged("is another file now")
 
-    def _exchanged(self, what: str) -> LedgerError:
+    def _exchanged(self, change: str) -> LedgerError:
         return LedgerError(
-            f"{self.path} {what}: it was moved or replaced while it was open here, so nothing is charged. Put the newest file "
-            "back with its -wal, close the ledger everywhere, and open it again: Ledger(...)."
+            f"{self.path} {change}: it was moved or replaced while it was open here, so nothing is charged. Put the newest "
+            "file back with its -wal, close the ledger everywhere, and open it again: Ledger(...)."
         )
 
 

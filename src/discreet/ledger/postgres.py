@@ -54,8 +54,8 @@ class _Book:
         self.head: tuple[int, str] | None = None
         self.started: tuple[int, str] | None = None
 
-    def execute(self, statement: str, given: Sequence[Any] = (), /) -> Rows:
-        return self._link.execute(_spelled(statement), given)
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Rows:
+        return self._link.execute(_spelled(statement), parameters)
 
 
 class PostgresStore:
@@ -72,12 +72,14 @@ class PostgresStore:
         self._lock = threading.RLock()
         self._opener = os.getpid()
         self._closed = False
-        self._seen: tuple[int, str] | None = None  # the last entry that this object wrote, and that the server has on its disk
-        with self._told():
+        self._last_seen: tuple[int, str] | None = (
+            None  # the last entry that this object wrote, and that the server has on its disk
+        )
+        with self._translated_errors():
             self._link = self._connect()
 
     def _connect(self) -> psycopg.Connection[Any]:
-        link = self._driver.connect(**{**_DEFAULTS, **self._given()}, autocommit=True)
+        link = self._driver.connect(**{**_DEFAULTS, **self._connection_parameters()}, autocommit=True)
         try:
             self._prepare(link)
         except BaseException:
@@ -85,7 +87,7 @@ class PostgresStore:
             raise
         return link
 
-    def _given(self) -> dict[str, Any]:
+    def _connection_parameters(self) -> dict[str, Any]:
         """What the URL says; an error of the parser may show a part of a password, so it is not told."""
         try:
             return dict(self._driver.conninfo.conninfo_to_dict(self._url))
@@ -112,8 +114,8 @@ class PostgresStore:
 
     def _version(self, link: psycopg.Connection[Any], newest: int) -> int:
         """How many steps this ledger has seen; a schema that is not ours, or of a later version, is refused and left alone."""
-        found = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'discreet'").fetchone()
-        if found is None:
+        schema = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'discreet'").fetchone()
+        if schema is None:
             return 0
         tables = link.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'discreet'").fetchall()
         if ("ledger_version",) not in tables:
@@ -141,10 +143,10 @@ class PostgresStore:
     def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
         """One transaction: all of it or nothing. If `durable`, the server has it on its disk once this returns."""
         with self._lock:
-            made, head = self._transact(work, _BEGIN if durable else _BEGIN_LAZY)
+            result, head = self._transact(work, _BEGIN if durable else _BEGIN_LAZY)
             if durable and head is not None:  # a crash of the server may take what it was not asked to keep
-                self._seen = head
-            return made
+                self._last_seen = head
+            return result
 
     def read(self, work: Callable[[Book], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
@@ -153,15 +155,15 @@ class PostgresStore:
     def _transact(self, work: Callable[[Book], T], begin: str) -> tuple[T, tuple[int, str] | None]:
         """What the work gave, and the last entry that it wrote."""
         conflicts = (self._driver.errors.SerializationFailure, self._driver.errors.DeadlockDetected)
-        with self._lock, self._told():
+        with self._lock, self._translated_errors():
             self._refuse_unusable()
             for attempt in range(ATTEMPTS):
                 try:
                     link = self._begin(begin)
                     book = _Book(link)
-                    made = work(book)
+                    result = work(book)
                     link.execute("COMMIT")
-                    return made, book.head
+                    return result, book.head
                 except conflicts:
                     self._roll_back(self._link)
                 except BaseException:
@@ -182,28 +184,28 @@ class PostgresStore:
 
     def _begin(self, begin: str) -> psycopg.Connection[Any]:
         """The connection, in a new transaction. One that was lost while nothing was under way is simply made again."""
-        looks = self._seen is not None and begin != _BEGIN_READING
+        looks = self._last_seen is not None and begin != _BEGIN_READING
         statements = (f"{begin}; {self._look()}" if looks else begin).encode()
         try:
-            found = self._link.execute(statements, prepare=False)
+            cursor = self._link.execute(statements, prepare=False)
         except self._driver.OperationalError:
             if not self._link.closed:
                 raise
             self._link = self._connect()
-            found = self._link.execute(statements, prepare=False)
-        if looks and not _last(found):
+            cursor = self._link.execute(statements, prepare=False)
+        if looks and not _last(cursor):
             raise self._older()
         return self._link
 
     def _look(self) -> str:
         """Whether the entry seen last is there, as a statement without parameters: so it goes in one message with others."""
-        if self._seen is None:
+        if self._last_seen is None:
             return "SELECT true"
-        number, mark = self._seen
+        number, mark = self._last_seen
         return f"SELECT EXISTS (SELECT 1 FROM discreet.entry WHERE number = {number:d} AND hash = '{int(mark, 16):064x}')"
 
     def _older(self) -> LedgerError:
-        last = 0 if self._seen is None else self._seen[0]
+        last = 0 if self._last_seen is None else self._last_seen[0]
         return LedgerError(
             f"{self.name} is older than this process saw it: entry {last} was there. A backup was put in its place, so "
             "charges are missing. It can be read, and takes no charge. Put the newer database back. If that "
@@ -215,13 +217,13 @@ class PostgresStore:
             link.execute("ROLLBACK")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Errors of the database, as a sentence that says what to do."""
         try:
             yield
         except self._driver.IntegrityError as error:
-            told = check.shown(error.diag.message_primary or "")
-            raise LedgerError(f"{self.name} refused a change that would break it ({told}); nothing was written.") from None
+            message = check.shown(error.diag.message_primary or "")
+            raise LedgerError(f"{self.name} refused a change that would break it ({message}); nothing was written.") from None
         except self._driver.DataError:
             raise LedgerError(
                 f"{self.name} cannot hold this text, perhaps because of a NUL character in a name; nothing was written."
@@ -246,11 +248,11 @@ class PostgresStore:
                 self._link.close()
 
 
-def _last(found: psycopg.Cursor[Any]) -> bool:
+def _last(cursor: psycopg.Cursor[Any]) -> bool:
     """The answer to the last of several statements."""
-    while found.nextset():
+    while cursor.nextset():
         pass
-    return bool(found.fetchone()[0])  # type: ignore[index]
+    return bool(cursor.fetchone()[0])  # type: ignore[index]
 
 
 def _setting(link: psycopg.Connection[Any], name: str) -> str:

@@ -108,15 +108,15 @@ class Tables:
 
     def _add(self, entry: Entry, account: str | None, column: int, amount: Amount, sign: int = 1) -> None:
         row = self.sums.setdefault((entry.source, account), [0, 0, 0, 0, 0, 0])
-        for place, each in enumerate(amount):
-            row[column + 2 * place] += sign * each
+        for place, units in enumerate(amount):
+            row[column + 2 * place] += sign * units
 
 
 def verify(book: Book, noted: str | None) -> str:
     """Follow the chain, replay it, compare; the id of the last entry."""
-    wanted, last, told = noted, "", Tables()
+    wanted, last, replayed = noted, "", Tables()
     for entry in follow(book):
-        told.apply(entry)
+        replayed.apply(entry)
         last = entry.id
         wanted = None if wanted == last else wanted
     if wanted is not None:
@@ -126,14 +126,16 @@ def verify(book: Book, noted: str | None) -> str:
     rows = book.execute(f"SELECT {terms}, {amounts} FROM source").fetchall()
     sums: dict[Any, Any] = {(row[0], None): list(row[8:]) for row in rows}
     sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute(f"SELECT source, name, {amounts} FROM account")})
-    _same("sources", {row[0]: list(row[1:8]) for row in rows}, told.terms)
-    _same("sums", sums, told.sums)
+    _same("sources", {row[0]: list(row[1:8]) for row in rows}, replayed.terms)
+    _same("sums", sums, replayed.sums)
     undone = book.execute("SELECT about FROM entry WHERE kind = 'cancel' AND about IN (SELECT entry FROM started)").fetchone()
     if undone is not None:
         raise changed(undone[0], "it was started, and cancelled all the same")
-    _same("answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, told.answers)
+    _same(
+        "answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, replayed.answers
+    )
     columns = "entry, source, account, epsilon, delta, own_epsilon, own_failure"
-    _same("terms", {str(row[0]): list(row[1:]) for row in book.execute(f"SELECT {columns} FROM asked")}, _named(told.asked))
+    _same("terms", {str(row[0]): list(row[1:]) for row in book.execute(f"SELECT {columns} FROM asked")}, _named(replayed.asked))
     return last
 
 
@@ -141,8 +143,8 @@ def _named(asked: dict[int, list[Any]]) -> dict[str, list[Any]]:
     return {str(number): row for number, row in asked.items()}
 
 
-def _same(table: str, found: dict[Any, Any], told: dict[Any, Any]) -> None:
-    for name in {**told, **found}:
-        if found.get(name) != told.get(name):
-            shown = name if isinstance(name, str) else " / ".join(filter(None, name))
-            raise LedgerError(f"The {table} of {shown} are not what the entries add up to: a table was changed.")
+def _same(table: str, stored: dict[Any, Any], replayed: dict[Any, Any]) -> None:
+    for name in {**replayed, **stored}:
+        if stored.get(name) != replayed.get(name):
+            label = name if isinstance(name, str) else " / ".join(filter(None, name))
+            raise LedgerError(f"The {table} of {label} are not what the entries add up to: a table was changed.")

@@ -75,14 +75,14 @@ class SqliteStore:
         self._place = Place(self.path)
         self._files: dict[str, int] = {}
         self._link: sqlite3.Connection | None = None
-        self._seen = NOTHING  # how far the ledger was when this object last looked
+        self._last_seen = NOTHING  # how far the ledger was when this object last looked
         self._era = ""  # under which notes of syncs are believed
         self._last: tuple[bytes, Note | None] = (b"", None)  # the note that was written last, and how it is read
         try:
             self._link = self._connect()
-            self._seen = self.read(extent)
+            self._last_seen = self.read(extent)
         except (sqlite3.Error, OSError) as error:
-            raise self._told(error) from None
+            raise self._ledger_error(error) from None
 
     def _connect(self) -> sqlite3.Connection:
         self._place.enter()
@@ -165,21 +165,21 @@ class SqliteStore:
             link = self._connection()
             try:
                 if not self.grouped:
-                    made, wrote = self._commit(link, work, -1)
+                    result, wrote = self._commit(link, work, -1)
                     if wrote is not None:
                         self._note(wrote)
-                    return made
+                    return result
                 turn = self._file("turn")
                 fcntl.flock(turn, fcntl.LOCK_EX)
                 try:
-                    made, wrote = self._commit(link, work, turn)
+                    result, wrote = self._commit(link, work, turn)
                 finally:
                     fcntl.flock(turn, fcntl.LOCK_UN)
                 if durable and wrote is not None:
                     self._sync(link, wrote)
-                return made
+                return result
             except (sqlite3.Error, OSError) as error:
-                raise self._told(error) from None
+                raise self._ledger_error(error) from None
 
     def _commit(self, link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, _Wrote | None]:
         """What the work gave, and what it wrote, which is noted for the one who syncs."""
@@ -189,7 +189,7 @@ class SqliteStore:
             self._place.check()
             if (older := self._missing(book, self._current())) is not None:
                 raise older
-            made = work(book)
+            result = work(book)
             start = 0 if book.started is None else int(link.execute("SELECT max(place) FROM started").fetchone()[0])
             link.execute("COMMIT")
         except BaseException:
@@ -198,13 +198,13 @@ class SqliteStore:
             raise
         last = book.head or book.started
         if last is None:
-            return made, None
-        self._seen = self._seen.further(book.head, start)
+            return result, None
+        self._last_seen = self._last_seen.further(book.head, start)
         wrote = _Wrote(0 if book.head is None else book.head[0], start, *last)
         for value, place in ((wrote.entry, 0), (start, _STARTS_AT)):
             if value and turn >= 0:
                 os.pwrite(turn, b"%020d %020d" % (value, value), place)  # twice: it may be read half written
-        return made, wrote
+        return result, wrote
 
     def read(self, work: Callable[[Book], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
@@ -218,7 +218,7 @@ class SqliteStore:
                     with suppress(sqlite3.Error):
                         link.execute("ROLLBACK")
             except (sqlite3.Error, OSError) as error:
-                raise self._told(error) from None
+                raise self._ledger_error(error) from None
 
     def _sync(self, link: sqlite3.Connection, wrote: _Wrote) -> None:
         """Return once what was written is on the disk: whoever gets the lock syncs for all who have committed by then.
@@ -305,7 +305,9 @@ class SqliteStore:
 
     def _missing(self, book: Book, note: Note | None) -> LedgerError | None:
         """The error for a ledger that lacks what the note beside it says, or what this object saw in it."""
-        return next((self._older(known) for known in (note, self._seen) if known is not None and not known.held_by(book)), None)
+        return next(
+            (self._older(known) for known in (note, self._last_seen) if known is not None and not known.held_by(book)), None
+        )
 
     def blind(self) -> str:
         if self.noted() is None:
@@ -319,7 +321,7 @@ class SqliteStore:
     def _older(self, note: Note) -> LedgerError:
         last = max(note.entries, note.number)
         noted = f"the note beside it, which says that entry {last} was written"
-        known = f"this process saw it: entry {last} was there" if note is self._seen else noted
+        known = f"this process saw it: entry {last} was there" if note is self._last_seen else noted
         return LedgerError(
             f"{self.path} is older than {known}. A backup was put in its place, or its write-ahead log was cut, so charges "
             "are missing. It can be read, and takes no charge. Put the newer file back, with its -wal. If that is lost, take "
@@ -349,7 +351,7 @@ class SqliteStore:
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
 
-    def _told(self, error: Exception) -> LedgerError:
+    def _ledger_error(self, error: Exception) -> LedgerError:
         """An error of the file or the database, as a sentence that says what to do."""
         if isinstance(error, sqlite3.IntegrityError):
             return LedgerError(f"{self.path} refused a change that would break it ({error}); nothing was written.")

@@ -1,4 +1,4 @@
-"""Where a ledger lives: the one seam between what it does and the database that keeps it."""
+"""The storage of a ledger: the one interface between the ledger and its database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 class Rows(Protocol):
-    """What a statement found."""
+    """The result of a statement."""
 
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
@@ -31,7 +31,7 @@ class Book(Protocol):
     head: tuple[int, str] | None
     started: tuple[int, str] | None
 
-    def execute(self, statement: str, given: Sequence[Any] = (), /) -> Rows: ...
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Rows: ...
 
 
 class Store(Protocol):

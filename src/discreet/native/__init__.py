@@ -1,8 +1,8 @@
 """C that is built with the package, where the machine that installs it has a compiler; and the garbage collector.
 
-Each text is built for several levels of x86-64 processors; the highest that this processor has is loaded. Whoever uses a
-library compares its results with numpy or torch first, and has another way where there is none: on other platforms, where
-nothing was built, or with DISCREET_NATIVE=0 in the environment.
+Each source file is built for several levels of x86-64 processors, and the highest level that this processor supports is loaded.
+Callers compare a library's results with numpy or torch first, and fall back to these on other platforms, where nothing was
+built, or with DISCREET_NATIVE=0 in the environment.
 """
 
 from __future__ import annotations

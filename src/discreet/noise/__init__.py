@@ -1,4 +1,4 @@
-"""Exact discrete noise over one source of randomness, and the mechanisms made of it.
+"""Exact discrete noise from one source of randomness, and the mechanisms built on it.
 
 No floating-point number decides a noise value; no seed reaches a real release.
 """

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Game, Repeat, Unit, check
 from discreet.errors import InvalidValue
 from discreet.noise.digits import GaussianDistribution, LaplaceDistribution
-from discreet.noise.samplers import Number, draw, fits, float_below, one, rational
+from discreet.noise.samplers import Number, draw, draw_one, fits, float_below, rational
 from discreet.noise.source import open_source
 
 Ints = NDArray[np.int64]
@@ -91,7 +91,7 @@ def fix(mechanism: Any, **fields: Any) -> None:
 
 
 def answers(unit: Unit, event: Event, *assumptions: str) -> tuple[Claim, ...]:
-    """The claim of a mechanism whose output alone is seen."""
+    """The claim of a mechanism whose adversary sees its output alone."""
     return (Claim(game=Game(unit, {"answers"}), event=event, assumptions=assumptions),)
 
 
@@ -99,7 +99,7 @@ def add(distribution: LaplaceDistribution | GaussianDistribution, name: str, num
     """Fresh noise on each number."""
     source = open_source()
     if isinstance(numbers, int):
-        return numbers + one(distribution, source)
+        return numbers + draw_one(distribution, source)
     fits(name, distribution)
     return numbers + draw(distribution, numbers.size, source).reshape(numbers.shape)
 
@@ -136,6 +136,6 @@ def as_array(data: Any) -> NDArray[Any]:
 
 def count_is(numbers: int | Ints, size: int) -> None:
     """Refuse data whose length is not the public one that the claim was made for."""
-    found = 1 if isinstance(numbers, int) else numbers.size
-    if found != size:
-        raise InvalidValue(f"data must hold {size} numbers, as claimed; got {found}.")
+    count = 1 if isinstance(numbers, int) else numbers.size
+    if count != size:
+        raise InvalidValue(f"data must hold {size} numbers, as claimed; got {count}.")

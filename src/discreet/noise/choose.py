@@ -38,13 +38,13 @@ def choose(scores: NDArray[Any], rate: Fraction, widths: Ints | None, source: So
     Scores are int64 of magnitude at most 2^61, or float64 of at most 2^200 with a rate within 2^+-200. `widths` has one row
     for all or one per row of scores, none above 2^40, and at least one positive in each.
     """
-    found = np.empty(len(scores), np.int64)
+    chosen = np.empty(len(scores), np.int64)
     step = max(1, CHUNK // scores.shape[1])
     for start in range(0, len(scores), step):
         rows = slice(start, start + step)
         wide = None if widths is None else np.broadcast_to(widths, scores.shape)[rows]
-        found[rows] = _choose(scores[rows], rate, wide, source)
-    return found
+        chosen[rows] = _choose(scores[rows], rate, wide, source)
+    return chosen
 
 
 def _choose(scores: NDArray[Any], rate: Fraction, widths: Ints | None, source: Source) -> Ints:
@@ -54,14 +54,14 @@ def _choose(scores: NDArray[Any], rate: Fraction, widths: Ints | None, source: S
     total = below[:, -1]
     place = u * 2.0**-53 * total
     last = scores.shape[1] - 1
-    found: Ints = np.minimum(np.count_nonzero(below <= place[:, None], axis=1), last).astype(np.int64)
+    chosen: Ints = np.minimum(np.count_nonzero(below <= place[:, None], axis=1), last).astype(np.int64)
     slack = total * (4 * (WEIGHT_ERROR + SUM_ERROR * scores.shape[1]))
     row = np.arange(len(scores))
-    sure = (found == last) | (below[row, found] - place > slack)
-    sure &= (found == 0) | (place - below[row, found - 1] > slack)
+    sure = (chosen == last) | (below[row, chosen] - place > slack)
+    sure &= (chosen == 0) | (place - below[row, chosen - 1] > slack)
     for i in np.flatnonzero(~sure):
-        found[i] = _locate(int(u[i]), scores[i], rate, None if widths is None else widths[i], source)
-    return found
+        chosen[i] = _locate(int(u[i]), scores[i], rate, None if widths is None else widths[i], source)
+    return chosen
 
 
 def flip(scores: Ints, rate: Fraction, source: Source) -> Ints:
@@ -71,17 +71,17 @@ def flip(scores: Ints, rate: Fraction, source: Source) -> Ints:
     Candidates in random order until a coin shows heads: that is the first of the heads, and the order is any. Scores are int64
     of magnitude at most 2^61.
     """
-    found = np.empty(len(scores), np.int64)
+    chosen = np.empty(len(scores), np.int64)
     step = max(1, CHUNK // scores.shape[1])
     for start in range(0, len(scores), step):
         heads = _coins(scores[start : start + step], rate, source)
         many = heads.sum(axis=1)
         place = np.zeros(len(heads), np.int64)
         for count in np.unique(many[many > 1]).tolist():
-            here = np.flatnonzero(many == count)
-            place[here] = source.many_below(count, here.size)
-        found[start : start + step] = np.argmax(np.cumsum(heads, axis=1) > place[:, None], axis=1)
-    return found
+            rows = np.flatnonzero(many == count)
+            place[rows] = source.many_below(count, rows.size)
+        chosen[start : start + step] = np.argmax(np.cumsum(heads, axis=1) > place[:, None], axis=1)
+    return chosen
 
 
 def _coins(scores: Ints, rate: Fraction, source: Source) -> NDArray[np.bool_]:
@@ -99,7 +99,7 @@ def _coins(scores: Ints, rate: Fraction, source: Source) -> NDArray[np.bool_]:
 
 
 def _gaps(scores: NDArray[Any], widths: Ints | None) -> NDArray[Any]:
-    """How far each score is below the best that counts: exact for int64, off by 2^-53 of itself at most for float64."""
+    """Each score's distance below the best eligible one: exact for int64, with relative error 2^-53 at most for float64."""
     counted = scores if widths is None else np.where(widths > 0, scores, scores.min(axis=1, keepdims=True))
     gaps: NDArray[Any] = counted.max(axis=1, keepdims=True) - scores
     return gaps if widths is None else np.maximum(gaps, 0)

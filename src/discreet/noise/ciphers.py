@@ -1,7 +1,7 @@
 """ChaCha20 and AES-256: OpenSSL's through `cryptography`, or the same bits in numpy where that package is absent.
 
-GPU machines often have nothing but numpy and torch. There the bits are as good and come slower: about 100 MB of ChaCha20 or
-15 MB of AES a second. Neither runs in constant time in numpy; keys are fresh for every run and the machine is its user's own.
+GPU machines often have nothing but numpy and torch. There the same bits come more slowly: about 100 MB of ChaCha20 or 15 MB of
+AES a second. The numpy versions do not run in constant time; keys are fresh for every run, on the user's own machine.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def aes_blocks(key: bytes, plain: bytes) -> bytes:
 
 
 def mac(key: bytes, nonce: bytes, *parts: Any) -> tuple[str, bytes]:
-    """A keyed hash of these buffers, one behind the other, and what it is: GMAC (NIST SP 800-38D), or BLAKE2b without OpenSSL.
+    """A keyed hash of the concatenated buffers, with its name: GMAC (NIST SP 800-38D), or BLAKE2b without OpenSSL.
 
-    For comparing with what was hashed before. A nonce may serve several messages only as long as no hash is shown to anybody.
+    It detects changes between two calls. A nonce may be used for several messages only if no hash is ever shown.
 
     >>> mac(bytes(32), bytes(12), b"some", b"thing") == mac(bytes(32), bytes(12), b"something")
     True
@@ -109,10 +109,10 @@ def _chacha20(key: bytes, nonce: bytes, count: int) -> bytes:
     x = start.copy()
     for _ in range(10):
         for a, b, c, d in _QUARTERS:
-            for one, two, three, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-                x[one] += x[two]
-                x[three] ^= x[one]
-                x[three] = (x[three] << np.uint32(bits)) | (x[three] >> np.uint32(32 - bits))
+            for target, addend, rotated, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                x[target] += x[addend]
+                x[rotated] ^= x[target]
+                x[rotated] = (x[rotated] << np.uint32(bits)) | (x[rotated] >> np.uint32(32 - bits))
     return (x + start).T.astype("<u4").tobytes()[:count]
 
 
@@ -132,13 +132,13 @@ class _Counter:
         blocks = -(-max(size - len(self._left), 0) // 16)
         stream = self._left + (self._blocks(blocks) if blocks else b"")
         self._left = stream[size:]
-        given = np.frombuffer(memoryview(data).cast("B"), np.uint8)
-        return (np.frombuffer(stream[:size], np.uint8) ^ given).tobytes()
+        plain = np.frombuffer(memoryview(data).cast("B"), np.uint8)
+        return (np.frombuffer(stream[:size], np.uint8) ^ plain).tobytes()
 
     def update_into(self, data: Any, buffer: Any) -> int:
-        made = self.update(data)
-        memoryview(buffer).cast("B")[: len(made)] = made
-        return len(made)
+        output = self.update(data)
+        memoryview(buffer).cast("B")[: len(output)] = output
+        return len(output)
 
     def _blocks(self, count: int) -> bytes:
         high, low = divmod(self._at, 1 << 64)

@@ -130,13 +130,13 @@ def _weights(distribution: Distribution, width: int, first: int, p: int) -> tupl
     The exponent is a polynomial of degree at most two there, so each ratio of neighbours is the last one times a
     constant at most 1; ratios never grow, and a geometric series bounds what is left out.
     """
-    found: list[Bounds] = []
-    one = 1 << p
+    bounds: list[Bounds] = []
+    unit = 1 << p
     for weight, ratio in _recurrence(distribution, width, first, p):
-        rest = -(-(weight[1] << p) // (one - ratio[1]))
-        if rest >> (GUARD - 8) == 0 and found:
-            return found, rest
-        found.append(weight)
+        rest = -(-(weight[1] << p) // (unit - ratio[1]))
+        if rest >> (GUARD - 8) == 0 and bounds:
+            return bounds, rest
+        bounds.append(weight)
     raise AssertionError("unreachable: the weights fall geometrically")
 
 

@@ -1,4 +1,4 @@
-"""The slow, obvious samplers of Canonne, Kamath & Steinke (2020): exact, in Python integers, one value at a time.
+"""The reference samplers of Canonne, Kamath & Steinke (2020): exact, in Python integers, one value at a time.
 
 They are what single values are drawn with, and what the fast samplers are tested against. Every decision compares a
 uniform integer with an integer; no floating-point number occurs.

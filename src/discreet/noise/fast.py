@@ -32,7 +32,7 @@ ERROR = 2.0**-40  # far above the rounding error of a float64 acceptance probabi
 
 
 class Cells:
-    """A sampler for one distribution; building it takes milliseconds, so it is kept."""
+    """A sampler for one distribution; building it takes milliseconds, so it is cached."""
 
     def __init__(self, distribution: LaplaceDistribution | GaussianDistribution, finest: int = FINEST) -> None:
         self.distribution = distribution
@@ -56,13 +56,13 @@ class Cells:
 
     def _surely_kept(self) -> NDArray[np.uint16]:
         """For each first digit of U: any first digit of V below this keeps every value of the cell."""
-        found = {UNSURE: 0}
+        limits = {UNSURE: 0}
         for cell in set(self.table.tolist()) - {UNSURE}:
             near = nearest(cell, self.width)
             gap = self.distribution.exponent(abs(near) + self.width - 1) - self.distribution.exponent(near)
-            found[cell] = max(0, exp_bounds(gap, 16)[0])
-        keys = np.array(sorted(found))
-        values = np.array([found[key] for key in keys.tolist()], np.uint16)
+            limits[cell] = max(0, exp_bounds(gap, 16)[0])
+        keys = np.array(sorted(limits))
+        values = np.array([limits[key] for key in keys.tolist()], np.uint16)
         return values[np.searchsorted(keys, self.table)]
 
     def draw(self, count: int, source: Source) -> Ints:
@@ -93,7 +93,7 @@ class Cells:
         return cells
 
     def _refine(self, digits: NDArray[Any], source: Source) -> Ints:
-        """The cells of U's that agree with a cut in 16 bits: 32 bits more, then as many as it takes."""
+        """The cells of values U that agree with a cut in 16 bits: 32 more bits decide, then as many as needed."""
         u = digits.astype(np.int64) << 32 | source.words(np.uint32, digits.size)
         index = np.searchsorted(self.lo, u, side="right")
         cells: Ints = self.cells[index]
@@ -124,14 +124,14 @@ class Cells:
         v = first[close].astype(np.int64) << 32 | source.words(np.uint32, close.size)
         x, cell = values[close], cells[close].astype(np.int64)
         near = np.where(cell >= 0, cell << self.shift, (cell << self.shift) + (self.width - 1))
-        distance = v * 2.0**-48 - self._kept(np.abs(x), np.abs(near))
+        distance = v * 2.0**-48 - self._acceptance(np.abs(x), np.abs(near))
         dropped: NDArray[np.bool_] = distance > 0
         for i in np.flatnonzero(np.abs(distance) <= ERROR):
             gap = self.distribution.exponent(int(x[i])) - self.distribution.exponent(int(near[i]))
             dropped[i] = not below(int(v[i]), 48, partial(exp_bounds, gap), source)
         return close[dropped]
 
-    def _kept(self, x: Ints, near: Ints) -> NDArray[np.float64]:
+    def _acceptance(self, x: Ints, near: Ints) -> NDArray[np.float64]:
         """exp(-(exponent(x) - exponent(near))) in float64, to within ERROR."""
         if isinstance(self.distribution, LaplaceDistribution):
             return np.exp((near - x) / float(self.distribution.scale))

@@ -1,4 +1,4 @@
-"""Randomised response: each person's own answer is noised before anyone sees it."""
+"""Randomised response: each person randomises their own answer before anyone sees it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def randomized_response(value: Any, categories: int | Seq[Any], epsilon: Number)
     list of labels. Epsilon-DP when one answer is replaced, with no trusted collector. Every answer takes the same draws
     whatever the truth is.
 
-    **An answer that is no category counts as the first one**: an error would tell whoever sees it that somebody gave such an
-    answer. What counts as what depends on that person's answer alone, so the guarantee is the same
-    (docs/theory/noise-response.md). Where such answers are to be told apart, let the first category be "other".
+    **An answer that is no category counts as the first one**: an error would reveal that somebody gave such an answer. The
+    mapping depends on that person's answer alone, so the guarantee is the same (docs/theory/noise-response.md). To count such
+    answers separately, let the first category be "other".
 
     >>> randomized_response("yes", ["yes", "no"], epsilon=3) in ("yes", "no")
     True
@@ -41,12 +41,12 @@ def randomized_response(value: Any, categories: int | Seq[Any], epsilon: Number)
     rate = rational("epsilon", epsilon)
     truth = _indices(value, k) if labels is None else np.array([_index(value, labels)])
     source = open_source()
-    kept = flips(partial(_truth_bounds, rate, k), truth.size, source).reshape(truth.shape)
+    truthful = flips(partial(_truth_bounds, rate, k), truth.size, source).reshape(truth.shape)
     moved = 1 + source.many_below(k - 1, truth.size).reshape(truth.shape)
-    told = np.where(kept, truth, (truth + moved) % k)
+    reported = np.where(truthful, truth, (truth + moved) % k)
     if labels is not None:
-        return labels[int(told[0])]
-    return told if isinstance(value, (np.ndarray, list, tuple)) else int(told)
+        return labels[int(reported[0])]
+    return reported if isinstance(value, (np.ndarray, list, tuple)) else int(reported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class RandomResponse:
         return answers(self.unit, event if self.unit.rows == 1 else Repeat(event, self.unit.rows))
 
     def run(self, data: Any) -> NDArray[np.int64] | int:
-        told: NDArray[np.int64] | int = randomized_response(data, self.categories, self.epsilon)
-        return told
+        reported: NDArray[np.int64] | int = randomized_response(data, self.categories, self.epsilon)
+        return reported
 
 
 def _truth_bounds(epsilon: Fraction, k: int, bits: int) -> Bounds:

@@ -105,10 +105,10 @@ def draw(distribution: LaplaceDistribution | GaussianDistribution, count: int, s
     """`count` values of a distribution that fits int64."""
     if count > FEW:
         return cells(distribution).draw(count, source)
-    return np.array([one(distribution, source) for _ in range(count)], np.int64)
+    return np.array([draw_one(distribution, source) for _ in range(count)], np.int64)
 
 
-def one(distribution: LaplaceDistribution | GaussianDistribution, source: Source) -> int:
+def draw_one(distribution: LaplaceDistribution | GaussianDistribution, source: Source) -> int:
     """One value of a distribution, as a Python int of any size."""
     if isinstance(distribution, LaplaceDistribution):
         return exact.laplace(distribution.scale, source)

@@ -1,7 +1,7 @@
-"""Which units take part: keyed draws, the same wherever and whenever they are made again.
+"""Which units take part: keyed draws that any process can repeat.
 
-A draw depends on the key, its purpose, the step and the number of units, and on nothing else. Whoever draws with these also
-names the event that the draw makes.
+A draw depends on the key, its purpose, the step and the number of units, and on nothing else. The caller states the event of
+the sampling scheme.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def thinned(key: bytes, purpose: bytes, step: int, units: int, most: int) -> Int
     for start in range(0, units, BLOCK):
         count = min(BLOCK, units - start)
         digits = np.frombuffer(stream.update(memoryview(_ZEROS)[: 2 * count]), "<u2")
-        taken = digits < first
+        selected = digits < first
         close = np.flatnonzero(digits == first)
         if close.size:
             more = keystream(key, purpose + b" more", step) if more is None else more
             words = np.frombuffer(more.update(bytes(8 * close.size)), "<u8")
-            taken[close] = words >> np.uint64(16) < np.uint64(rest)
-        parts.append(np.flatnonzero(taken) + start)
+            selected[close] = words >> np.uint64(16) < np.uint64(rest)
+        parts.append(np.flatnonzero(selected) + start)
     return np.concatenate(parts).astype(np.int64, copy=False) if parts else np.empty(0, np.int64)
 
 
 def placed(key: bytes, purpose: bytes, number: int, units: int, places: int) -> Ints:
-    """For each unit one of `places`, uniformly and on its own.
+    """For each unit one of `places`, uniformly and independently.
 
     A 32-bit word times `places`, the high half taken; words that would favour some place are drawn again (Lemire 2019).
     """
@@ -73,8 +73,8 @@ def placed(key: bytes, purpose: bytes, number: int, units: int, places: int) -> 
 def keystream(key: bytes, purpose: bytes, step: int) -> Any:
     """AES-256 in counter mode: a key of its own for each purpose, a range of counters of its own for each step.
 
-    The purpose goes through HMAC-SHA256, so noise and sampling share no keystream even where they share `key`, and one
-    purpose tells nothing about another. A step has 2^64 blocks before the next step's begin.
+    The purpose goes through HMAC-SHA256, so noise and sampling share no keystream even where they share `key`, and the
+    keystream of one purpose reveals nothing about another. A step has 2^64 blocks before the next step's begin.
     """
     _check(key)
     own = hmac.digest(key, b"discreet sampling: " + purpose, "sha256")
@@ -83,5 +83,5 @@ def keystream(key: bytes, purpose: bytes, step: int) -> Any:
 
 def _check(key: bytes) -> None:
     if not isinstance(key, bytes) or len(key) != KEY:
-        found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-        raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
+        got = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+        raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {got}.")

@@ -23,7 +23,7 @@ from discreet.noise.choose import WIDEST as WIDEST_CANDIDATE
 from discreet.noise.digits import LaplaceDistribution
 from discreet.noise.fast import WIDEST
 from discreet.noise.grid import Grid
-from discreet.noise.samplers import FEW, Number, draw, float_above, one, rational
+from discreet.noise.samplers import FEW, Number, draw, draw_one, float_above, rational
 from discreet.noise.source import Source, open_source
 
 Ints = NDArray[np.int64]
@@ -81,11 +81,11 @@ def permute_and_flip(scores: Any, epsilon: Number, sensitivity: Number) -> int:
     """
     losses = _losses(scores, epsilon, sensitivity)
     source = open_source()
-    left = list(range(len(losses)))
+    remaining = list(range(len(losses)))
     while True:  # the best candidate's coin always shows heads, so this ends
-        place = source.below(len(left))
-        left[place], left[-1] = left[-1], left[place]
-        i = left.pop()
+        place = source.below(len(remaining))
+        remaining[place], remaining[-1] = remaining[-1], remaining[place]
+        i = remaining.pop()
         if exact.bernoulli_exp(losses[i], source):
             return i
 
@@ -227,9 +227,9 @@ def _widths(widths: Any, shape: tuple[int, ...]) -> Ints:
 def _losses(scores: Any, epsilon: Number, sensitivity: Number) -> list[Fraction]:
     """epsilon (best - score) / 2 sensitivity of each candidate."""
     rate = _rate(epsilon, sensitivity)
-    found = _scores(scores)
-    best = max(found)
-    return [(best - score) * rate for score in found]
+    values = _scores(scores)
+    best = max(values)
+    return [(best - score) * rate for score in values]
 
 
 def _scores(scores: Any) -> list[Fraction]:
@@ -256,6 +256,6 @@ def _score(item: Any) -> Fraction:
 
 def _noise(distribution: LaplaceDistribution, count: int, source: Source) -> list[int]:
     if distribution.scale > WIDEST:
-        return [one(distribution, source) for _ in range(count)]
-    found: list[int] = draw(distribution, count, source).tolist()
-    return found
+        return [draw_one(distribution, source) for _ in range(count)]
+    values: list[int] = draw(distribution, count, source).tolist()
+    return values

@@ -1,7 +1,7 @@
 """The one source of randomness behind all noise: a stream cipher keyed by the operating system.
 
 Every public call opens a source of its own, so every release has its own 256-bit key. No seed of numpy, `random` or
-torch reaches it. Tests alone may put a repeatable source in its place, and whoever makes real releases asks
+torch reaches it. Only tests may replace it by a repeatable source; code that makes real releases calls
 `refuse_seeded` first.
 """
 

@@ -36,10 +36,10 @@ def sparse_vector(
     step = grid.sensitivity(rational("sensitivity", sensitivity))
     bar = grid.step(rational("threshold", threshold, least=-(1 << 2000)))
     try:
-        asked = iter(queries)
+        answers = iter(queries)
     except TypeError:
         raise InvalidValue(f"queries must be a list or generator of numbers; got {type(queries).__name__}.") from None
-    return _compare(asked, grid, bar, step / share[0], 2 * most * step / share[1], most)
+    return _compare(answers, grid, bar, step / share[0], 2 * most * step / share[1], most)
 
 
 def _compare(

@@ -79,12 +79,12 @@ class VectorGrid:
             square = int(np.dot(steps, steps))  # about (radius + sqrt(size) / 2)^2 at most, so far from overflow
             if square <= self.radius**2:
                 return steps
-            # what many roundings add up to is taken off in proportion; few coordinates need half a step, or more of them
+            # shorten in proportion to the accumulated rounding error; with few coordinates, by half a step or more
             wanted = max(wanted * self.radius / math.sqrt(square) - (number + 1) / 2, 0.0)
         return np.zeros(self.size, np.int64)
 
     def noise(self, key: bytes, *, step: int, offset: int = 0, count: int | None = None) -> Ints:
-        """Discrete Gaussian noise of scale `sigma` at positions of a step, all of them unless told.
+        """Discrete Gaussian noise of scale `sigma` at positions of a step, by default at all of them.
 
         It is exact: no floating-point number decides a value. It depends on (key, step, position) alone, so a resumed run
         repeats it and any split into shards gives the same numbers.
@@ -107,7 +107,7 @@ def gaussian(key: bytes, sigma: int, size: int, *, step: int, offset: int = 0, c
     distribution, parts = GaussianDistribution(Fraction(sigma)), [np.empty(0, np.int64)]
     for tile in range(offset // TILE, -(-(offset + count) // TILE)):
         start, end = max(offset - tile * TILE, 0), min(offset + count - tile * TILE, TILE)
-        whole = min(size - tile * TILE, TILE)  # a tile is drawn as a whole: what it holds depends on how much it is
+        whole = min(size - tile * TILE, TILE)  # a tile is always drawn whole: its numbers depend on its size
         parts.append(draw(distribution, whole, Keyed(key, step, tile))[start:end])
     return np.concatenate(parts)
 

@@ -19,7 +19,7 @@ from discreet.errors import InvalidValue
 from discreet.noise.additive import Ints, fix, whole_numbers
 from discreet.noise.digits import LaplaceDistribution
 from discreet.noise.fast import WIDEST
-from discreet.noise.samplers import Number, draw, float_above, one, rational
+from discreet.noise.samplers import Number, draw, draw_one, float_above, rational
 from discreet.noise.source import Source, open_source
 from discreet.query.joint import MOST_NUMBERS, above, above_bounds, box, least
 
@@ -113,7 +113,7 @@ class Threshold:
             if self.scale <= WIDEST:
                 drawn: Any = draw(distribution, todo.size, source)
             else:
-                drawn = np.array([one(distribution, source) for _ in range(todo.size)], object)
+                drawn = np.array([draw_one(distribution, source) for _ in range(todo.size)], object)
             fits = np.asarray((drawn >= -self.bound) & (drawn <= self.bound), bool)
             noise[todo[fits]] = drawn[fits].astype(np.int64)
             todo = todo[~fits]

@@ -24,7 +24,7 @@ from discreet.heuristic.defences import (
     relax_loss,
     selena,
 )
-from discreet.heuristic.defences.adversarial import look
+from discreet.heuristic.defences.adversarial import adversary_features
 from discreet.heuristic.defences.defended import seed_of, train
 from discreet.models import Recipe
 
@@ -139,7 +139,7 @@ def test_the_reference_is_not_learned(games: dict[float, tuple[float, float, flo
 
 def test_the_adversary_sees_no_difference_far_out() -> None:
     scores = torch.tensor([[1000.0, -1000.0, 0.0], [0.0, 0.0, 0.0]], requires_grad=True)
-    seen = look(scores, torch.tensor([0, 2]))
+    seen = adversary_features(scores, torch.tensor([0, 2]))
     assert seen.shape == (2, 6)
     assert bool(seen.isfinite().all())
     seen.sum().backward()

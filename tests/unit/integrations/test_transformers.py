@@ -179,7 +179,7 @@ def test_clipped_sum_is_that_of_the_rows_one_by_one(tmp_path, name):
     rows = texts(model, labels)
     t = trainer(tmp_path, model, labels, rows=rows)
     t.create_optimizer_and_scheduler(3)
-    run = t._begun(3)
+    run = t._start_run(3)
     model.eval()
     batch = torch.utils.data.default_collate([{k: v for k, v in rows[i].items() if k != "text"} for i in range(5)])
     engine, clipping = run._sum.engine, type(run._sum.clipping)(0.5)
@@ -286,7 +286,7 @@ def test_the_class_of_a_row_is_read_off_at_its_own_end(tmp_path, kind):
     for i in range(20):
         batch = {name: value[None] for name, value in rows[i].items() if name in ("input_ids", "attention_mask")}
         with torch.no_grad():
-            assert torch.allclose(run._called(dict(batch))[0].logits, model(**batch).logits, atol=1e-6)
+            assert torch.allclose(run._forward_with_labels(dict(batch))[0].logits, model(**batch).logits, atol=1e-6)
     rows.ids[5] = 3
     with pytest.raises(InvalidValue, match=r"has no end token .*Nothing was charged"):
         trainer(tmp_path, model, rows=rows).train()

@@ -192,7 +192,7 @@ def test_values_of_wide_cells_are_kept_as_often_as_they_must(law, finest):
     cell = x >> sampler.shift
     near = np.where(cell >= 0, cell << sampler.shift, (cell << sampler.shift) + sampler.width - 1)
     assert np.all(near == [nearest(int(c), sampler.width) for c in cell])
-    kept = sampler._kept(np.abs(x), np.abs(near))
+    kept = sampler._acceptance(np.abs(x), np.abs(near))
     pmf = laplace_pmf if isinstance(law, LaplaceDistribution) else gaussian_pmf
     proposal = pmf(float(law.spread), near)
     assert np.allclose(proposal * kept, pmf(float(law.spread), x), rtol=1e-12, atol=0)

@@ -1,13 +1,12 @@
 """Adversarial regularisation: privacy as a learning objective (Nasr, Shokri and Houmansadr 2018).
 
-A second model learns to tell training rows from reference rows by what the first says of them; the first learns its task and
-to give the second nothing to go by: min over f, max over h of loss(f) + strength (E_train log h + E_reference log(1 - h)).
+An adversary h learns to tell training rows from reference rows by the model's scores; the model f learns its task and to defeat
+the adversary: min over f, max over h of loss(f) + strength (E_train log h + E_reference log(1 - h)).
 
-As published the game costs as much accuracy as it gains privacy: what is unlearned of a training row is unlearned of every row
-like it, so accuracy on the reference falls as on the training rows, and the gap stays. So here most of the reference is held:
-between its rows the model must answer, labels unseen, as an undefended model does, and a training row
-is unlearned for itself alone. The adversary compares with the rest of the reference, which is not held: rows that are held are
-fitted, and no longer like others.
+As published, the game costs as much accuracy as it gains privacy: unlearning a training row also unlearns similar rows, so
+accuracy falls equally on training and reference rows, and the gap stays. Here most of the reference is therefore held: on
+points between its rows the model must answer as an undefended model does (distillation, without labels), so that only the
+training row itself is unlearned. The adversary compares with the rest of the reference, because held rows are fitted too.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def adversarial_regularisation(
 
     `reference` is a pair (inputs, labels) that is never trained on; without one, `share` of the rows given is kept for it.
     `hold` is how much, against the adversary, answers between reference rows are held at those of an undefended model; 0 is the
-    game as published. The game takes `epochs`: by default four times the recipe's, or as many as the recipe's where nothing is
-    held. What is proven is nothing: the adversary in training is one of many, and one with shadow models sees more.
+    game as published. Training takes `epochs`: by default four times the recipe's, or as many as the recipe's where nothing is
+    held. Nothing is proven: the adversary in training is one of many, and one with shadow models sees more.
     """
     check.positive("strength", strength)
     check.open_fraction("share", share)
@@ -69,7 +68,7 @@ def adversarial_regularisation(
 
 
 class Trained:
-    """The model, to be asked; and the log-odds that the adversary of its training gives rows by their scores and labels."""
+    """The trained model, and the log-odds of membership that its training adversary gives rows by their scores and labels."""
 
     def __init__(self, model: Any, game: _Game) -> None:
         self.model, self._game = model, game
@@ -102,13 +101,13 @@ class _Game:
         self.held = rows[compared:]
         self.adversary: Any = None
         self.optimizer: Any = None
-        self._seen: deque[tuple[Any, Any]] = deque(maxlen=REMEMBERED)
+        self._recent: deque[tuple[Any, Any]] = deque(maxlen=REMEMBERED)
 
     def loss(self, forward: Any, rows: Any, labels: Any, epoch: int) -> Any:
-        """The loss of the task, what the adversary can tell, and how far the model has gone from the undefended one.
+        """The task loss, the adversary's success, and the distance of the model from the undefended one.
 
-        What it can tell is counted as -log(1 - h) and not as log h, which is flat where the adversary is sure and has no end
-        where it is wrong. The sum is divided by 1 + strength, so that steps are as long as they are without a game.
+        Success is -log(1 - h) and not log h, which is flat where the adversary is sure and unbounded where it is wrong.
+        The sum is divided by 1 + strength, so that steps are as long as they are without the game.
         """
         import torch
         import torch.nn.functional as F
@@ -117,7 +116,7 @@ class _Game:
         chosen = torch.randint(len(self.rows), (count,), device=self.device)
         between = self._between(MIXED * count)
         scores = forward(torch.cat([rows, self.rows[chosen], between]))
-        looks = look(scores[: 2 * count], torch.cat([labels, self.labels[chosen]]))
+        looks = adversary_features(scores[: 2 * count], torch.cat([labels, self.labels[chosen]]))
         self._learn(looks.detach(), count)
         cost = F.softplus(self.adversary(looks[:count])).mean()
         if self.undefended is not None:
@@ -128,28 +127,28 @@ class _Game:
         return (task + self.strength * cost) / (1.0 + self.strength)
 
     def _between(self, count: int) -> Any:
-        """Points on lines between rows that are held; none, where none is."""
+        """Random points between held rows; none where no row is held."""
         import torch
 
         if self.undefended is None or not len(self.held):
             return self.rows[:0]
-        one, other = torch.randint(len(self.held), (2, count), device=self.device)
+        first, second = torch.randint(len(self.held), (2, count), device=self.device)
         weight = torch.rand([count] + [1] * (self.held.ndim - 1), device=self.device)
-        return torch.lerp(self.held[one], self.held[other], weight)
+        return torch.lerp(self.held[first], self.held[second], weight)
 
-    def _learn(self, looks: Any, inside: int) -> None:
-        """Steps of the adversary: the first on what is seen now, others on what was seen in the last few batches."""
+    def _learn(self, current: Any, inside: int) -> None:
+        """Train the adversary: one step on the current batch, further steps on recent ones."""
         import torch
         import torch.nn.functional as F
 
         if self.adversary is None:
-            self._begin(looks.shape[1])
-        truth = (torch.arange(len(looks), device=looks.device) < inside).float()
-        self._seen.append((looks, truth))
+            self._begin(current.shape[1])
+        truth = (torch.arange(len(current), device=current.device) < inside).float()
+        self._recent.append((current, truth))
         for back in range(self.steps):
-            seen, wanted = self._seen[-1 - back % len(self._seen)]
+            features, wanted = self._recent[-1 - back % len(self._recent)]
             self.optimizer.zero_grad(set_to_none=True)
-            loss: Any = F.binary_cross_entropy_with_logits(self.adversary(seen)[:, 0], wanted)
+            loss: Any = F.binary_cross_entropy_with_logits(self.adversary(features)[:, 0], wanted)
             loss.backward()
             self.optimizer.step()
 
@@ -167,11 +166,11 @@ class _Game:
         self.optimizer = torch.optim.Adam(self.adversary.parameters(), 1e-3, fused=True)
 
     def judged(self, scores: Any, labels: Any) -> Any:
-        """The log-odds of having been trained on, by scores and label."""
-        return self.adversary(look(scores, labels))[:, 0]
+        """The log-odds of membership, by scores and label."""
+        return self.adversary(adversary_features(scores, labels))[:, 0]
 
 
-def look(scores: Any, labels: Any) -> Any:
+def adversary_features(scores: Any, labels: Any) -> Any:
     """The adversary's input for a row: the label's log-probability and log-odds, the entropy, the largest log-probabilities.
 
     Not the label itself: with a few rows in each class an adversary that knows the class memorises the reference.

@@ -1,8 +1,7 @@
 """Outputs masked as MemGuard does (Jia et al. 2019): noise that makes a classifier of memberships unsure, and keeps the label.
 
 The defender trains a classifier on sorted probabilities of rows inside and rows set aside, then moves each output, as little as
-a budget allows, to where that classifier says one half. Only outputs change, so only a view of scores is defended; and whoever
-looks at labels alone, or has the weights, sees no mask.
+a budget allows, to where that classifier says one half. Only scores are defended: labels and weights stay as they are.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class Mask:
         logs = torch.as_tensor(np.asarray(scores, np.float64)).log_softmax(1)
         with torch.random.fork_rng(devices=[]):
             moved = self._moved(logs)
-        kept = moved.argmax(1) == logs.argmax(1)
+        same_label = moved.argmax(1) == logs.argmax(1)
         near = (moved.exp() - logs.exp()).abs().sum(1) <= self.budget
-        return np.asarray(torch.where((kept & near)[:, None], moved, logs).numpy(), np.float64)
+        return np.asarray(torch.where((same_label & near)[:, None], moved, logs).numpy(), np.float64)
 
     def _moved(self, logs: Any) -> Any:
-        """The nearest found outputs of which the judge is unsure, the label leading by a little."""
+        """The nearest outputs found that the classifier cannot decide, with the same label by a small margin."""
         import torch
 
         best, how_sure = logs.clone(), self._judge(logs).detach().abs()
@@ -83,22 +82,22 @@ def _judge(inside: Array, outside: Array) -> Any:
     import torch.nn.functional as F
     from torch import nn
 
-    sides = [torch.as_tensor(np.asarray(each, np.float64)).log_softmax(1) for each in (inside, outside)]
-    looks = torch.cat([_look(each) for each in sides])
+    sides = [torch.as_tensor(np.asarray(scores, np.float64)).log_softmax(1) for scores in (inside, outside)]
+    features = torch.cat([_judge_features(side) for side in sides])
     truth = torch.cat([torch.ones(len(sides[0])), torch.zeros(len(sides[1]))]).double()
     weight = torch.where(truth > 0, len(truth) / (2.0 * len(sides[0])), len(truth) / (2.0 * len(sides[1])))
-    middle, spread = looks.mean(0), looks.std(0).clamp(min=1e-3)
+    middle, spread = features.mean(0), features.std(0).clamp(min=1e-3)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(looks.shape[1], 32), nn.Tanh(), nn.Linear(32, 1)).double()
+        net = nn.Sequential(nn.Linear(features.shape[1], 32), nn.Tanh(), nn.Linear(32, 1)).double()
         optimizer: Any = torch.optim.Adam(net.parameters(), 1e-2)
         for _ in range(300):
             optimizer.zero_grad()
-            loss: Any = F.binary_cross_entropy_with_logits(net((looks - middle) / spread)[:, 0], truth, weight=weight)
+            loss: Any = F.binary_cross_entropy_with_logits(net((features - middle) / spread)[:, 0], truth, weight=weight)
             loss.backward()
             optimizer.step()
-    return lambda logs: net((_look(logs) - middle) / spread)[:, 0]
+    return lambda logs: net((_judge_features(logs) - middle) / spread)[:, 0]
 
 
-def _look(logs: Any) -> Any:
+def _judge_features(logs: Any) -> Any:
     return logs.sort(1, descending=True).values.clamp(min=-12.0)

@@ -1,8 +1,8 @@
 """SELENA: every row is taught by models that never saw it (Tang et al. 2022).
 
 Many sub-models are trained, each row left out by some of them; the model that is released learns, for each row, not its label
-but the mean answer of the sub-models that left it out. So a row trained on is answered as one that was not would be. What is
-left to find: how far the student is from those answers, and what a row did to its neighbours' answers.
+but the mean answer of the sub-models that left it out, so it answers members as it would answer others. What still leaks: how
+far the student is from those answers, and a row's influence on its neighbours' answers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LONGER = 4  # times the epochs of the recipe, for the student
 def selena(recipe: Recipe, *, models: int = 25, left_out: int = 10, epochs: int | None = None, device: str = "cpu") -> Defended:
     """The recipe by way of `models` sub-models, of which `left_out` never see a given row and teach it.
 
-    The student learns for `epochs`, by default four times the recipe's. Its own rows stand out if it learns too little of what
-    it is taught, and, in networks that memorise anything, if it learns it too exactly: have it attacked, and choose. No
-    rows are set aside; the price is the training of `models` models.
+    The student learns for `epochs`, by default four times the recipe's. Members stand out if it fits the soft labels too
+    loosely and, in networks that can memorise, too exactly: attack it, and choose. No rows are set aside; the price is the
+    training of `models` models.
     """
     check.whole("models", models, least=2)
     check.whole("left_out", left_out)

@@ -10,7 +10,7 @@ from discreet.models import Recipe
 
 
 def l2(recipe: Recipe, weight_decay: float) -> Defended:
-    """Weights are pulled to zero: what overfits least leaks least, on average and not for everyone."""
+    """Weight decay: less overfitting leaks less on average, though not for every row."""
     check.positive("weight_decay", weight_decay)
     return Defended("L2", replace(of_torch(recipe), weight_decay=weight_decay))
 

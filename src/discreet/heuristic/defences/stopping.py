@@ -10,7 +10,7 @@ from discreet.models import Recipe, predict
 
 
 def early_stopping(recipe: Recipe, *, share: float = 0.1, patience: int = 3, device: str = "cpu") -> Defended:
-    """Train until rows set aside (`share` of those given) are learned no better for `patience` epochs; keep the best."""
+    """Stop when the loss on a `share` of rows set aside has not improved for `patience` epochs; keep the best epoch."""
     check.open_fraction("share", share)
     check.whole("patience", patience)
     known = of_torch(recipe)

@@ -1,4 +1,4 @@
-"""How k-anonymous tables break: homogeneity, background knowledge, two releases, and rows written k times."""
+"""Attacks on k-anonymous tables: homogeneity, background knowledge, intersection of releases, and repeated rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Exposed:
 
 
 def homogeneity(table: Any, quasi: Sequence[str], sensitive: str) -> Exposed:
-    """Rows whose class has one sensitive value only: to find the class is to know it.
+    """Rows whose class has a single sensitive value, which everyone who finds the class then knows.
 
     >>> str(homogeneity({"zip": [1, 1, 2, 2], "illness": ["a", "a", "a", "b"]}, ["zip"], "illness"))
     '2 of 4 rows exposed (50.0%)'
@@ -61,19 +61,19 @@ def background(table: Any, quasi: Sequence[str], sensitive: str, *, ruled_out: i
 def intersection(releases: Sequence[Anonymised], people: Any, sensitive: str) -> NDArray[np.int64]:
     """How many sensitive values are left for each person who is in all of the releases (Ganta, Kasiviswanathan & Smith 2008).
 
-    1 says that the value is known, though each release by itself may leave many.
+    1 means that the value is known, though each release alone may leave many.
     """
     if not releases:
         raise InvalidValue("There must be at least one release to look at; got none.")
     if any(sensitive not in release.published for release in releases):
         raise InvalidValue(f"Each release must publish the column {sensitive!r}; anonymise with sensitive={sensitive!r}.")
     values = sorted({value for release in releases for value in codes(np.asarray(release.published[sensitive]))[1]}, key=str)
-    left = None
+    possible = None
     for release in releases:
-        here = (release.fits(people).astype(np.float64) @ _by_class(release, sensitive, values)) > 0
-        left = here if left is None else left & here
-    assert left is not None
-    return np.asarray(left.sum(axis=1), dtype=np.int64)
+        in_release = (release.fits(people).astype(np.float64) @ _by_class(release, sensitive, values)) > 0
+        possible = in_release if possible is None else possible & in_release
+    assert possible is not None
+    return np.asarray(possible.sum(axis=1), dtype=np.int64)
 
 
 def _by_class(release: Anonymised, sensitive: str, values: list[Any]) -> NDArray[np.float64]:
@@ -86,7 +86,7 @@ def _by_class(release: Anonymised, sensitive: str, values: list[Any]) -> NDArray
 
 
 def repeat_rows(table: Any, k: int) -> Any:
-    """Every row k times: k-anonymous by the letter, and nothing is hidden.
+    """Repeat every row k times: formally k-anonymous, and nothing is hidden.
 
     >>> repeat_rows({"name": ["Weld"], "illness": ["secret"]}, 2)["name"].tolist()
     ['Weld', 'Weld']
@@ -111,13 +111,13 @@ class ClassReading(Attack[Any]):
 
     def score(self, seen: Anonymised | Sequence[Anonymised], targets: Sequence[int]) -> NDArray[np.float64]:
         releases = [seen] if isinstance(seen, Anonymised) else list(seen)
-        total = np.sum([self._odds(made) for made in releases], axis=0)
+        total = np.sum([self._odds(release) for release in releases], axis=0)
         return np.asarray(np.clip(total, -_CERTAIN, _CERTAIN)[np.asarray(targets)])
 
     def _odds(self, release: Anonymised) -> NDArray[np.float64]:
         has = np.asarray(release.published[self.sensitive]) == self.value
         counts = np.stack(
-            [np.bincount(release.group, weights=each, minlength=len(release.low)) for each in (has, ~has)], axis=1
+            [np.bincount(release.group, weights=rows, minlength=len(release.low)) for rows in (has, ~has)], axis=1
         )
         yes, no = (release.fits(self.people).astype(np.float64) @ counts).T
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -134,7 +134,7 @@ class SecretColumn:
     seed: int | None = None
 
     def draw(self, run: int) -> tuple[dict[str, Any], Sequence[int], NDArray[np.bool_]]:
-        given = columns(self.table)
-        rows = len(next(iter(given.values())))
+        arrays = columns(self.table)
+        rows = len(next(iter(arrays.values())))
         bits = coins(run, rows, self.seed)
-        return {**given, self.sensitive: bits.astype(np.int64)}, range(rows), bits
+        return {**arrays, self.sensitive: bits.astype(np.int64)}, range(rows), bits

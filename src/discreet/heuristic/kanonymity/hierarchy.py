@@ -1,4 +1,4 @@
-"""How values are made less exact: numbers become ranges, categories become groups, along a tree where one is given."""
+"""Generalisation of values: numbers become ranges, categories become groups, along a tree where one is given."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ class Scale:
             return self.tree.covering(first, last).label
         if last - first + 1 == len(self.values) > 1:
             return ANYTHING
-        shown = ["(missing)" if value is None else str(value) for value in self.values[first : last + 1]]
-        return shown[0] if len(shown) == 1 else "{" + ", ".join(shown) + "}"
+        names = ["(missing)" if value is None else str(value) for value in self.values[first : last + 1]]
+        return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
     def box(self, low: float, high: float) -> tuple[float, float]:
         """What the label admits: the range itself, or all of the smallest group."""

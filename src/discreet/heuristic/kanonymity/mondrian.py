@@ -22,7 +22,7 @@ Rows = NDArray[np.int64]
 class Anonymised:
     """A generalised table: `group[i]` is the class of row i, `low` and `high` the box of each class, `table` what is published.
 
-    It has a floor and no ceiling: nothing here bounds what it gives away.
+    It has a floor and no ceiling: nothing bounds what it reveals.
     """
 
     quasi: tuple[str, ...]
@@ -53,12 +53,12 @@ class Anonymised:
         return inside
 
     def penalty(self) -> float:
-        """The mean normalised certainty penalty over all cells: 0 says every value is exact, 1 that none is told."""
-        each = [
+        """The mean normalised certainty penalty over all cells: 0 if every value is exact, 1 if every value is hidden."""
+        penalties = [
             [scale.penalty(low, high) for low, high in zip(self.low[:, place], self.high[:, place])]
             for place, scale in enumerate(self.scales)
         ]
-        return float((np.mean(each, axis=0) * self.sizes).sum() / len(self.group))
+        return float((np.mean(penalties, axis=0) * self.sizes).sum() / len(self.group))
 
     def discernibility(self) -> int:
         """The sum of squared class sizes (Bayardo & Agrawal 2005): smaller is more useful."""
@@ -94,11 +94,11 @@ def anonymise(
     ['21..25', '21..25', '34..38', '34..38']
     """
     check.whole("k", k)
-    kept = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    values = columns(table, [*quasi, *kept])
+    secrets = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    values = columns(table, [*quasi, *secrets])
     scales = tuple(Scale(name, values[name], (hierarchies or {}).get(name)) for name in quasi)
     matrix = np.stack([scale.numbers for scale in scales], axis=1)
-    allowed = _rule(k, diversity, closeness, [spread(values[name]) for name in kept])
+    allowed = _rule(k, diversity, closeness, [spread(values[name]) for name in secrets])
     everyone = np.arange(len(matrix))
     if not allowed(everyone):
         raise InvalidValue(
@@ -107,7 +107,7 @@ def anonymise(
             "Ask for less, or bring more rows."
         )
     leaves = list(_cut(matrix, everyone, scales, allowed, strict=strict))
-    return _built(table, tuple(quasi), matrix, scales, leaves, {name: values[name] for name in kept})
+    return _built(table, tuple(quasi), matrix, scales, leaves, {name: values[name] for name in secrets})
 
 
 def _rule(k: int, diversity: int | None, closeness: float | None, secrets: list[Spread]) -> Callable[[Rows], bool]:
@@ -163,12 +163,12 @@ def _pieces(value: Floats, scale: Scale, *, strict: bool) -> list[Rows]:
     middle = np.partition(value, half)[half]
     below, upto = value < middle, value <= middle
     # of the two cuts beside the median, the one that leaves the halves more equal
-    left = below if abs(int(below.sum()) - half) <= abs(int(upto.sum()) - half) or upto.all() else upto
-    return [np.flatnonzero(left), np.flatnonzero(~left)]
+    lower = below if abs(int(below.sum()) - half) <= abs(int(upto.sum()) - half) or upto.all() else upto
+    return [np.flatnonzero(lower), np.flatnonzero(~lower)]
 
 
 def _built(
-    table: Any, quasi: tuple[str, ...], matrix: Floats, scales: tuple[Scale, ...], leaves: list[Rows], kept: dict[str, Any]
+    table: Any, quasi: tuple[str, ...], matrix: Floats, scales: tuple[Scale, ...], leaves: list[Rows], secrets: dict[str, Any]
 ) -> Anonymised:
     group = np.empty(len(matrix), dtype=np.int64)
     low, high = np.empty((len(leaves), len(scales))), np.empty((len(leaves), len(scales)))
@@ -181,7 +181,7 @@ def _built(
         published[scale.name] = labels[group]
         boxes = [scale.box(a, b) for a, b in zip(low[:, place], high[:, place])]
         low[:, place], high[:, place] = np.array(boxes).T
-    published.update(kept)
+    published.update(secrets)
     return Anonymised(quasi, group, low, high, scales, published, like(table, published))
 
 
@@ -209,7 +209,7 @@ class KAnonymous:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """Several anonymised releases about the same people, each by itself as promised."""
+    """Several releases about the same people, each of which is k-anonymous by itself."""
 
     parts: tuple[KAnonymous, ...]
 
