@@ -49,9 +49,11 @@ def child(place: str, out: str, method: str, epsilon: float, rows: int) -> None:
     import duckdb  # noqa: F401
     import pyarrow.parquet as parquet
     import scipy.optimize  # noqa: F401
+    from cryptography.hazmat.primitives import ciphers  # noqa: F401
 
     from discreet import accounting  # noqa: F401
     from discreet.core import record
+    from discreet.query.engines import duckdb as engine  # noqa: F401
     from discreet.synth import Column, fit
 
     sizes = json.loads(Path(place).with_suffix(".json").read_text())

@@ -42,4 +42,6 @@ def _found(cells: Cells, schema: Schema | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, int) and abs(value) >= 1 << 53:  # beyond the whole numbers of every JSON reader
+        return str(value)
     return value.isoformat() if isinstance(value, date) else value

@@ -33,6 +33,7 @@ What is not publicly known can be found privately, inside the budget: `find` say
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -53,6 +54,7 @@ FINDS: dict[str, tuple[str, ...]] = {
 OTHER = "OTHER"  # the name of all categories that were not found
 BINS = 32  # of a range, unless the schema says otherwise
 MOST_CELLS = 4096  # of one column
+_FROM_JSON: dict[type, Any] = {date: date.fromisoformat, datetime: datetime.fromisoformat, int: int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,9 @@ class Schema:
         columns = dict(self.columns)
         for name in found.keys() & columns.keys():
             said: dict[str, Any] = {key: tuple(values) for key, values in found[name].items()}
+            if "values" in said:  # of the kind of the value that stands for all others
+                read = _FROM_JSON.get(type(columns[name].other), lambda value: value)
+                said["values"] = tuple(map(read, said["values"]))
             columns[name] = replace(columns[name], find=(), **said)
         return replace(self, columns=columns)
 
@@ -314,6 +319,8 @@ def _check_values(values: tuple[Any, ...]) -> None:
     kinds = {type(value) for value in values}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool, date, datetime}:
         raise InvalidValue("values must be texts, numbers, truth values or dates, all of one type.")
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        raise InvalidValue("values must be finite: what is not a number, or infinite, counts as missing.")
 
 
 def _moment(name: str, value: Any, kind: str) -> Any:

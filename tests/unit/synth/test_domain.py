@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from discreet import record, user
 from discreet.accounting import curve
+from discreet.core import Release
 from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
 from discreet.synth import Column, Forbidden, Independent, Schema, Synthesis, explain, fit, measure_fidelity, release_fidelity
@@ -152,3 +154,19 @@ def test_fidelity_is_measured_in_the_cells_that_were_found() -> None:
     assert release_fidelity(table, model, **given).value.for_release
     with pytest.raises(InvalidValue, match="compare with the model"):
         measure_fidelity(table, model.sample(100).to_arrow(), unit=record(), schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("common", "rest"),
+    [([2**62 + 1, -(2**63)], 0), ([date(1, 1, 1), date(9999, 12, 31)], date(2000, 1, 1)),
+     ([datetime(1969, 7, 20, 20, 17, 40, 5)], datetime(2000, 1, 1)), ([1e300, -0.5], 0.0),
+     (["\x00", "", "x" * 10_000], "OTHER")],
+)  # fmt: skip
+def test_what_is_found_is_told_whatever_it_is_and_read_back(common: list[Any], rest: Any, tmp_path: Path) -> None:
+    """Whole numbers beyond 2^53 were an InvalidValue after the charge: the fit was lost, and the message held one of them."""
+    table, column = pa.table({"x": common * 2000}), Column("categorical", find="categories", other=rest)
+    fitted = fit(table, unit=record(), epsilon=8.0, delta=1e-6, schema={"x": column})
+    assert set(fitted.value.cells[0].values) == {*common, rest}
+    (told,) = Release.load(fitted.save(tmp_path / "release.json")).facts["synthetic"]["columns"]
+    settled = Schema.of({"x": column}).settled({"x": told["found"]})
+    assert settled.columns["x"] == fitted.value.cells[0].column

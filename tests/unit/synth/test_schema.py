@@ -151,3 +151,9 @@ def test_wrong_rules_in_a_file_are_told(more: str, told: str, tmp_path: Path) ->
     (tmp_path / "schema.toml").write_text(rest + more)
     with pytest.raises(InvalidDocument, match=told):
         Schema.read(tmp_path / "schema.toml")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_categories_that_no_row_can_have_are_refused(value: float) -> None:
+    with pytest.raises(InvalidValue, match="values must be finite"):
+        Column("categorical", values=(1.5, value))

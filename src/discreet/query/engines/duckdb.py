@@ -147,7 +147,8 @@ class DuckEngine:
             for setting in (*([f"threads = {threads}"] if threads else []), FAST, *(f"{name} = false" for name in shut)):
                 self._run(f"SET {setting}")
             self._run("SET lock_configuration = true")
-            self._check_macros()
+            if self._database:  # a connection of our own has no macros
+                self._check_macros()
             self._tables = self._look()
         except duckdb.Error as error:
             what = ", ".join(path.name for path in self._files) or "the data"
