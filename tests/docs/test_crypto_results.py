@@ -41,7 +41,7 @@ def test_every_measured_error_is_within_the_stated_one() -> None:
     for measured in found:
         assert 0 < measured["error"] < measured["stated_error"]
     assert step["step"]["stated_error"] < 1e-5
-    assert 0 < ROWS["mnist"]["weights_error"] < ROWS["mnist"]["stated_error"] < 1e-3
+    assert 0 < ROWS["mnist"]["weights_error"] < ROWS["mnist"]["stated_error"] < 2e-3
 
 
 def test_what_must_hold_holds() -> None:

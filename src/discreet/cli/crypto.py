@@ -12,6 +12,7 @@ from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import there
 from discreet.cli.scored import encoded, numbers, served_model
 from discreet.cli.units import FORM, read_unit
+from discreet.core.document import keep_keys
 
 PURPOSES = {"linear": "linear", "encrypted-sigmoid": "logistic", "network": "network"}  # what the option calls the keys
 
@@ -36,8 +37,8 @@ def keygen(folder: str, model_file: str | None, kind: str | None, features: int 
     talk(f"The public keys will take {crypto.key_memory(purpose, features=features) / 1e6:.0f} MB of memory.")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    if (place / "secret.key").exists():
-        raise click.UsageError(f"{folder} has a secret.key already; what it encrypted would be lost. Name another folder.")
+    if there := [name for name in ("secret.key", "public.key") if (place / name).exists()]:
+        raise click.UsageError(f"{folder} has a {there[0]} already; what it encrypted would be lost. Name another folder.")
     secret, public = crypto.keygen(purpose, features=features)
     secret.save(place / "secret.key")
     public.save(place / "public.key")
@@ -79,6 +80,7 @@ def encrypt(table: str, key: str, output: str, bound: float, model_file: str | N
     """Encrypt TABLE, a CSV file of numbers with a line of names."""
     from discreet import crypto
 
+    keep_keys(output)
     secret = crypto.SecretContext.load(key)
     names, rows = numbers(table) if model_file is None else encoded(table, model_file)
     encrypted = crypto.encrypt(secret, rows, bound=bound, names=names)
@@ -121,6 +123,7 @@ def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> N
     from discreet import crypto
     from discreet.crypto.wire import ScoringClient
 
+    keep_keys(output)  # an answer is given once
     client, public = ScoringClient(url), crypto.PublicContext.load(key)
     request = crypto.Encrypted.load(ciphertexts)
     request.same_key(public)
@@ -177,6 +180,7 @@ def disclose(
     """Decrypt SCORES for another party: a release, rounded, counted in the ledger, and with no claim for the scores."""
     from discreet import Ledger, crypto
 
+    keep_keys(output)
     unit = read_unit(named, unit_rows, relation)
     secret, answer, request = crypto.SecretContext.load(key), crypto.Encrypted.load(scores), crypto.Encrypted.load(asked)
     book = Ledger(there(ledger))

@@ -83,9 +83,28 @@ def read_text(path: str | os.PathLike[str], largest: int, kind: str) -> str:
         raise InvalidDocument(f"{path} is not text in UTF-8; a {kind} was expected.") from None
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
-    """Write a file, text as UTF-8; an existing one is replaced whole or not at all, even if the machine stops."""
+_OURS = b"discreet-crypto\n"
+KEYS = ((_OURS, b'"kind": "secret-key"'), (_OURS, b'"kind": "public-key"'), (b"-----BEGIN", b"PRIVATE KEY"))
+
+
+def keep_keys(path: str | os.PathLike[str]) -> None:
+    """Refuse to write over a key, whatever is written: what it encrypted or signs would be lost."""
     target = Path(path)
+    if not target.is_file():
+        return
+    try:
+        with target.open("rb") as file:
+            start = file.read(300)
+    except OSError:  # who cannot read it is told by the writing
+        return
+    if any(start.startswith(first) and mark in start for first, mark in KEYS):
+        raise InvalidValue(f"{check.shown(target.name)} is a key, which is never written over. Name another file.")
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a file, text as UTF-8; an existing one is replaced whole or not at all, even if the machine stops. Keys stay."""
+    target = Path(path)
+    keep_keys(target)
     scratch = target.parent / f".{target.name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.part"
     try:
         with open(scratch, "xb") as file:

@@ -25,6 +25,7 @@ NOISE, ROUNDED = 10.5, 0.25  # variances of a coefficient of fresh noise, and of
 BITS = 48  # each bound is passed less than once in 2^48
 LOG = (BITS + 3) * math.log(2) + 1  # of that chance for the four lines of a plane, and the share of c0 in what is rounded off
 PLANE = 1 / math.cos(math.pi / 8)  # from the largest of four lines to the modulus
+STEP = math.ldexp(1.0, -WEIGHT_BITS)
 NEARLY = 0.99  # scales and primes are within one part in a hundred of their powers of two
 
 
@@ -114,19 +115,19 @@ def _largest(layer: Layer, order: float) -> float:
 def _rounded(layer: Layer, parameters: RingParameters, bound: float) -> float:
     """Of weights that are encoded one by one: what is cut off, times the largest features."""
     if parameters.levels:
-        return layer.weights.shape[1] * bound * _constant(parameters)
-    steps = layer.weights * 2.0**WEIGHT_BITS
-    return float(np.abs(steps - np.rint(steps)).sum(axis=1).max()) * bound / 2.0**WEIGHT_BITS + _doubles(layer, bound)
+        return float(layer.weights.shape[1] * bound * _constant(parameters))
+    steps = layer.weights / STEP
+    return float(np.abs(steps - np.rint(steps)).sum(axis=1).max()) * bound * STEP + _doubles(layer, bound)
 
 
 def _doubles(layer: Layer, bound: float) -> float:
     """What double precision leaves out on the way in and out."""
-    return float(np.abs(layer.weights).sum(axis=1).max() * bound + np.abs(layer.bias).max()) * 2.0**-44
+    return float(np.abs(layer.weights).sum(axis=1).max() * bound + np.abs(layer.bias).max()) * 1e-13
 
 
 def _columns(layer: Layer, parameters: RingParameters, bound: float) -> float:
     """One ciphertext for each feature: noise is independent, so that it grows with the 2-norm of the weights."""
-    norm = _largest(layer, 2) + math.sqrt(layer.weights.shape[1]) * 2.0**-WEIGHT_BITS
+    norm = _largest(layer, 2) + math.sqrt(layer.weights.shape[1]) * STEP
     last = rescaling(parameters.degree) / _scale(parameters) if parameters.levels else 0.0
     return norm * fresh(parameters.degree) / _scale(parameters) + _rounded(layer, parameters, bound) + last
 
@@ -134,10 +135,10 @@ def _columns(layer: Layer, parameters: RingParameters, bound: float) -> float:
 def _traced(layer: Layer, parameters: RingParameters, bound: float) -> float:
     """One row in the coefficients of one ciphertext: the others vanish, and later switches sum the noise of each."""
     scale, width = _scale(parameters), layer.weights.shape[1]
-    norms = [_largest(layer, order) + width * 2.0**-WEIGHT_BITS for order in (1, 2)]
+    norms = [_largest(layer, order) + width * STEP for order in (1, 2)]
     later = sum(switching(parameters, 0, 2.0**step) for step in range(parameters.degree.bit_length() - 1))
-    noise = 0.5 * norms[0] + gaussian(NOISE) * norms[1] + later / 2.0**WEIGHT_BITS
-    return noise / scale + _rounded(layer, parameters, bound)
+    noise = 0.5 * norms[0] + gaussian(NOISE) * norms[1] + later * STEP
+    return float(noise / scale) + _rounded(layer, parameters, bound)
 
 
 def _turned(layer: Layer, parameters: RingParameters, bound: float) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from discreet.core.document import parse_json
+from discreet.core.document import keep_keys, parse_json
 from discreet.errors import InvalidDocument, InvalidValue
 
 MAGIC = b"discreet-crypto\n"
@@ -86,8 +86,7 @@ def _split(data: bytes, start: int, length: int, kind: str, name: str) -> tuple[
 def write_file(path: str | os.PathLike[str], data: bytes, *, secret: bool = False) -> Path:
     """Write the file whole or not at all; a secret one can be read by its owner alone."""
     target = Path(path)
-    if _is_secret(target):
-        raise InvalidValue(f"{target.name} holds a secret key, and what it encrypted would be lost. Name another file.")
+    keep_keys(target)
     if not target.parent.is_dir():
         raise InvalidValue(f"There is no folder {target.parent} to write {target.name} to. Make it first, or name another.")
     name = target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}"
@@ -102,14 +101,6 @@ def write_file(path: str | os.PathLike[str], data: bytes, *, secret: bool = Fals
         os.unlink(name)
         raise
     return target
-
-
-def _is_secret(target: Path) -> bool:
-    if not target.is_file():
-        return False
-    with target.open("rb") as file:
-        start = file.read(200)
-    return start.startswith(MAGIC) and b'"kind": "secret-key"' in start
 
 
 def read_file(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], list[bytes]]:

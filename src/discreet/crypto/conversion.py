@@ -21,6 +21,7 @@ from discreet.errors import DiscreetError, InvalidValue
 
 __all__ = ["convert"]
 
+_LAST = {"sigmoid": "logistic", "softmax": "softmax"}  # of torch, at the end of a module
 _SKLEARN_ACTIVATIONS = {"relu": "relu", "logistic": "sigmoid", "tanh": "tanh"}
 SCALES, EACH = (0.0, 0.1, 1.0, 10.0, 100.0, 1000.0), 12  # of made-up rows
 NEAR = 1e-7  # of the largest value that a computation meets: both sides round in double precision
@@ -34,8 +35,9 @@ def convert(
     """A fitted model, for ciphertexts.
 
     discreet's and scikit-learn's linear and logistic models, `MLPClassifier`, `MLPRegressor`; torch: `Linear`, and `Sequential`
-    of `Linear` and activations, whose outputs are scores. Decrypted scores are what `predict_proba` says, or without that
-    `decision_function` or `predict`; a model for which that cannot be had is refused. Activations become polynomials on
+    of `Linear` and activations. Decrypted scores are what a torch module returns, or what `predict_proba` says, or without that
+    `decision_function` or `predict`; a model for which that cannot be had is refused. A `Sigmoid` or `Softmax` at the end of a
+    module is applied after decryption. Activations become polynomials on
     [-radius, radius]: take the largest argument of an activation on your training rows. With `encrypted_sigmoid` a logistic
     model evaluates that too on ciphertexts. `names` of the columns are compared with those of the rows; a model that was
     fitted to a table with names has them.
@@ -54,7 +56,8 @@ def convert(
         return Model(found.layers, found.link, columns)
     if found.link != "logistic":
         raise InvalidValue(
-            f"encrypted_sigmoid is for models with two classes and no margin; this one has the link {found.link}."
+            "encrypted_sigmoid is for models with two classes and no margin, and torch modules with a Sigmoid at the end; this "
+            f"one has the link {found.link}."
         )
     last = found.layers[-1]
     layers = (*found.layers[:-1], Layer(last.weights, last.bias, _fitted("sigmoid", radius)))
@@ -172,6 +175,9 @@ def _same(model: Model, link: str, rows: Array, wanted: Array | None) -> bool:
 def _torch(model: Any, radius: float | None) -> Model:
     parts = list(model.children()) or [model]
     names = [type(part).__name__.lower() for part in parts]
+    link = _LAST.get(names[-1], "identity") if len(parts) > 1 else "identity"
+    if link != "identity":  # the key holder's
+        parts, names = parts[:-1], names[:-1]
     layers: list[Layer] = []
     for name, part in zip(names, parts, strict=True):
         if name == "linear":
@@ -185,11 +191,9 @@ def _torch(model: Any, radius: float | None) -> Model:
                 f"A torch layer {type(part).__name__} cannot be evaluated on ciphertexts here; use Linear and one of "
                 f"{', '.join(ACTIVATIONS)}."
             )
-    outputs = len(layers[-1].bias) if layers else 0
-    link = "identity" if layers and layers[-1].activation else "logistic" if outputs == 1 else "softmax"
     found = Model(tuple(layers), link)
     rows = _rows(found.features)
-    if not _same(found, "identity", rows, _asked(_forward(model), rows)):
+    if not _same(found, link, rows, _asked(_forward(model), rows)):
         raise InvalidValue(
             f"{type(model).__name__} cannot be converted: it computes something else than its layers one after the other, or "
             "an activation has settings of its own. Scores of ciphertexts would not be its own."

@@ -310,7 +310,8 @@ class Seal:
         whole = unpacked(data, size, self.module) if size is not None and size <= most else None
         if whole is None or whole[5]:
             return whole
-        return whole if has_form(whole, kind, self.parameters.degree, len(self.parameters.primes), keys) else None
+        form = (self.parameters.degree, len(self.parameters.primes), keys, self.parameters.scheme == "ckks")
+        return whole if has_form(whole, kind, *form) else None
 
 
 _NAMES = {

@@ -104,8 +104,9 @@ class _Form:
         self.place += 8 * count
         return count
 
-    def ciphertext(self) -> None:
+    def ciphertext(self, transformed: bool = True) -> None:
         self.place += 33  # the level's name, and whether it is transformed
+        self.need(self.data[self.place - 1] == transformed)
         size, degree, primes = self.number(), self.number(), self.number()
         self.need(size in (2, 3), degree == self.degree, 1 <= primes <= self.primes)
         self.place += 16  # scale, correction
@@ -135,13 +136,15 @@ class _Form:
                 self.need(self.place == end)
 
 
-def has_form(data: bytes | bytearray, kind: str, degree: int, primes: int, keys: int) -> bool:
-    """Whether this is a file without compression, of one key or ciphertext of a ring with this degree and so many primes."""
+def has_form(data: bytes | bytearray, kind: str, degree: int, primes: int, keys: int, transformed: bool) -> bool:
+    """Whether this is a file without compression, of one key or ciphertext of a ring with this degree and so many primes, whose
+    ciphertexts are transformed or not; keys always are.
+    """
     form = _Form(data, degree, primes)
     try:
         form.need(form.header() == len(data))
         if kind in ("Ciphertext", "PublicKey"):
-            form.ciphertext()
+            form.ciphertext(transformed or kind == "PublicKey")
         elif kind == "SecretKey":
             form.secret()
         else:

@@ -164,7 +164,10 @@ class SecretContext(Private):
 
     def decrypt_plain(self, ciphertext: Any) -> Any:
         """The encoded plaintext. **Raw**: noise and all; see `discreet.crypto.leak` before handing it to anybody."""
-        return self.public.cipher.decrypt(self._decryptor, ciphertext)
+        try:
+            return self.public.cipher.decrypt(self._decryptor, ciphertext)
+        except (ValueError, RuntimeError) as problem:  # where a form of the library's own could not be looked at beforehand
+            raise InvalidDocument("A ciphertext has another form than the scheme's. Send it again.") from problem
 
     def slots(self, ciphertext: Any) -> NDArray[np.complex128]:
         """The decrypted slots. Raw, as above."""

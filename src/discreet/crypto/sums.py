@@ -195,8 +195,7 @@ class SumServer:
             raise InvalidValue("This update was added already: it is a replay. Each client encrypts a new one for each round.")
         if self.messages >= self.plan.clients:
             raise InvalidValue(f"The plan is for {self.plan.clients} updates, which are there; more could leave the range.")
-        for total, part in zip(self._total, found, strict=True):
-            self.public.cipher.add_to(total, part)
+        self._total = [self.public.cipher.add(*pair) for pair in zip(self._total, found, strict=True)]  # all parts, or none
         self._seen.add(content)
         self.messages += 1
 

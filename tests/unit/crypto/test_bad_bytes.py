@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from discreet import crypto
-from discreet.crypto import wire
+from discreet.crypto import sums, wire
 from discreet.crypto.container import MAGIC, VERSION, pack, unpack
-from discreet.crypto.frames import unpacked_size
+from discreet.crypto.frames import unpacked, unpacked_size
 from discreet.crypto.model import Layer
 from discreet.crypto.wire import ScoringClient, ScoringServer
 from discreet.errors import InvalidDocument, InvalidValue
@@ -340,6 +340,48 @@ def test_changed_bytes_inside_keys_and_ciphertexts(keys: Keys) -> None:
             except (InvalidDocument, InvalidValue):
                 refused += 1
     assert refused > 200  # of 450
+
+
+@pytest.mark.parametrize("place", [48, 49, 57, 65, 73, 79, 80, 81])
+def test_an_update_is_added_whole_or_not_at_all(place: int) -> None:
+    """One bit of one field: whether it is transformed, its sizes, scale and correction, in the second of two ciphertexts."""
+    plan = sums.SumPlan(size=5000, clients=3, clip_norm=4.0, granularity=2.0**-6, sigma=1e-3)
+    secret, public = crypto.keygen("sum", features=1)
+    header, parts = unpack(sums.encrypt_update(public, plan, np.full(5000, 1 / 32)).to_bytes(), "sum")
+    size = unpacked_size(parts[1])
+    assert size is not None
+    second = bytearray(unpacked(parts[1], size, public.cipher.module) or b"")
+    server = sums.SumServer(public, plan)
+    for bit in range(8):
+        changed = bytearray(second)
+        changed[place] ^= 1 << bit
+        with pytest.raises((InvalidDocument, InvalidValue)):
+            server.add(sums.SumMessage.from_bytes(pack("sum", header, [parts[0], bytes(changed)])))
+        total = pack("sum", {**header, "what": "sum"}, [parts[0], bytes(changed)])
+        with pytest.raises((InvalidDocument, InvalidValue)):
+            sums._decrypted(secret, plan, sums.SumMessage.from_bytes(total))
+    assert server.messages == 0
+    server.add(sums.SumMessage.from_bytes(pack("sum", header, [parts[0], bytes(second)])))
+    assert np.array_equal(sums._decrypted(secret, plan, server.noisy_sum()), np.full(5000, 1 / 32))
+
+
+def test_parts_that_fail_one_after_the_other_leave_the_sum_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = sums.SumPlan(size=5000, clients=3, clip_norm=4.0, granularity=2.0**-6, sigma=1e-3)
+    secret, public = crypto.keygen("sum", features=1)
+    server, update = sums.SumServer(public, plan), sums.encrypt_update(public, plan, np.full(5000, 1 / 32))
+    add, calls = public.cipher.add, []
+
+    def once(*pair: object) -> object:
+        calls.append(pair)
+        if len(calls) == 2:
+            raise InvalidValue("no")
+        return add(*pair)
+
+    monkeypatch.setattr(public.cipher, "add", once)
+    with pytest.raises(InvalidValue, match="no"):
+        server.add(update)
+    server.add(update)  # which was not counted
+    assert np.array_equal(sums._decrypted(secret, plan, server.noisy_sum()), np.full(5000, 1 / 32))
 
 
 def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:

@@ -152,18 +152,30 @@ def test_modules_of_torch_are_what_they_compute() -> None:
             return self.two(x + self.act(self.one(x)))
 
     linear = nn.Linear(4, 1)
-    for module in (
-        linear,
-        nn.Linear(4, 3, bias=False),
-        nn.Sequential(nn.Dropout(), linear),
-        nn.Sequential(nn.Identity(), linear),
+    for module, link in (
+        (linear, "identity"),  # a regression is no logistic model
+        (nn.Linear(4, 3, bias=False), "identity"),
+        (nn.Sequential(nn.Dropout(), linear), "identity"),
+        (nn.Sequential(nn.Identity(), linear), "identity"),
+        (nn.Sequential(linear, nn.Sigmoid()), "logistic"),
+        (nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1)), "softmax"),
     ):
         found = crypto.convert(module)
         wanted = module.eval()(torch.tensor(ROWS, dtype=torch.float32)).detach().numpy()
-        assert np.abs(found(ROWS) - wanted).max() < 1e-5
+        assert found.link == link
+        assert np.abs(applied(found(ROWS), found.link) - wanted).max() < 1e-5
+    encrypted = crypto.convert(nn.Sequential(linear, nn.Sigmoid()), radius=5.0, encrypted_sigmoid=True)
+    assert (encrypted.link, encrypted.purpose) == ("probability", "logistic")
+    with pytest.raises(InvalidValue, match="with a Sigmoid at the end"):
+        crypto.convert(linear, radius=5.0, encrypted_sigmoid=True)
     hooked = nn.Linear(4, 1)
     hooked.register_forward_hook(lambda _module, _rows, scores: 2 * scores)
-    for module in (Residual(), hooked, nn.Sequential(nn.Linear(4, 4), nn.GELU("tanh"), linear)):
+    for module in (
+        Residual(),
+        hooked,
+        nn.Sequential(nn.Linear(4, 4), nn.GELU("tanh"), linear),
+        nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=0)),
+    ):
         with pytest.raises(InvalidValue, match="cannot be converted"):
             crypto.convert(module, radius=5.0)
 

@@ -88,7 +88,12 @@ def test_a_network_of_torch_with_two_hidden_layers(keys: dict) -> None:
 
     torch.manual_seed(0)
     net = torch.nn.Sequential(
-        torch.nn.Linear(5, 3), torch.nn.ReLU(), torch.nn.Linear(3, 3), torch.nn.SiLU(), torch.nn.Linear(3, 2)
+        torch.nn.Linear(5, 3),
+        torch.nn.ReLU(),
+        torch.nn.Linear(3, 3),
+        torch.nn.SiLU(),
+        torch.nn.Linear(3, 2),
+        torch.nn.Softmax(dim=1),
     )
     model = crypto.convert(net, radius=4.0)
     assert (model.purpose, model.link, len(model.approximation)) == ("network", "softmax", 2)

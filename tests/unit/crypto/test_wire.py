@@ -289,9 +289,21 @@ def test_the_commands(tmp_path: Path) -> None:
         assert said in absent.output
     before = (tmp_path / "keys/secret.key").read_bytes()
     own = f"{tmp_path}/keys/secret.key"
-    over = CliRunner().invoke(app, ["crypto", "encrypt", f"{tmp_path}/rows.csv", "--key", own, "-o", own])
-    assert over.exit_code == 2
-    assert "holds a secret key" in over.output
+    public = f"{tmp_path}/keys/public.key"
+    for taken in (own, public):
+        for line in (
+            ["encrypt", f"{tmp_path}/rows.csv", "--key", own],
+            ["score", f"{tmp_path}/rows.ct", "--key", public, "--server", url],
+            ["disclose", f"{tmp_path}/scores.ct", "--key", own, "--request", f"{tmp_path}/rows.ct", "--error", "0.1", "--grid",
+             "10", "--ledger", f"{tmp_path}/no.db", "--source", "clinic", "--unit", "record"],
+        ):  # fmt: skip
+            over = CliRunner().invoke(app, ["crypto", *line, "-o", taken])
+            assert over.exit_code == 2, line
+            assert "never written over" in over.output
+    again = CliRunner().invoke(app, ["crypto", "keygen", f"{tmp_path}/keys", "--for", "linear", "--features", "3"])
+    assert "has a secret.key already" in again.output
+    with pytest.raises(InvalidValue, match="never written over"):
+        crypto.Model.load(tmp_path / "model.json").save(own)
     assert (tmp_path / "keys/secret.key").read_bytes() == before
     Ledger(tmp_path / "ledger.db").open("clinic", unit=record("replace"), epsilon=1.0, delta=1e-6)
     hand_on = ["disclose", "@scores.ct", "--key", "@keys/secret.key", "--request", "@rows.ct", "--error", "0.0003", "--ledger",
