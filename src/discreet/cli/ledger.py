@@ -84,7 +84,7 @@ def show(source: str | None, place: str, as_json: bool) -> None:
         if as_json:
             write_json({"sources": [_facts(item) for item in balances]})
         elif balances:
-            table([(item.source, _budget(item), _spent(item), _left(item)) for item in balances], heads=_HEADS)
+            table([(item.source, _budget(item), *_used_and_left(item)) for item in balances], heads=_HEADS)
         else:
             talk("The ledger has no sources.")
 
@@ -187,23 +187,28 @@ def renew(source: str, place: str, as_json: bool, **terms: Any) -> None:
 
 
 LISTED = 10  # charges that `show` lists
-_HEADS = ("source", "budget", "used", "left")
+_HEADS = ("source", "budget", "used", "left (epsilon of one more answer)")
 
 
 def _tell(ledger: Ledger, balance: Balance, as_json: bool) -> None:
     from discreet.figures import up
+    from discreet.ledger.summary import ADDS_UP, HEADS, shares
 
-    accounts = [ledger.balance(balance.source, name) for name in ledger.accounts(balance.source)]
+    parts = shares(balance)
     if as_json:
-        write_json({**_facts(balance), "accounts": [_facts(item) for item in accounts]})
+        accounts = [_facts(ledger.balance(balance.source, name)) for name in ledger.accounts(balance.source)]
+        write_json({**_facts(balance), "accounts": accounts, "shares": [each.to_json() for each in parts]})
         return
     rows = [("source", balance.source), ("budget", _budget(balance)), ("used", _spent(balance)), ("left", _left(balance))]
     if balance.spent.divergence and not balance.by_period:
         rows.append(
             ("total", f"epsilon {up(balance.epsilon_spent)} at delta {up(balance.delta, 6)} {balance.total_in_words()}")
         )
-    rows += [(f"account {item.account}", f"used {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
     table(rows + _charges(ledger, balance.source))
+    if len(parts) > 2:
+        click.echo()
+        table([each.told() for each in parts], heads=HEADS)
+        talk(ADDS_UP)
 
 
 def _charges(ledger: Ledger, source: str) -> list[tuple[str, str]]:
@@ -242,12 +247,19 @@ def _budget(balance: Balance) -> str:
 
 
 def _spent(balance: Balance) -> str:
-    from discreet.figures import percent_up
+    from discreet.ledger.summary import used_in_percent
 
     if balance.by_period:
         return "by its periods"
-    whole = "the budget" if balance.account is None else "its share"
-    return f"{percent_up(balance.part_spent)} of {whole} ({balance.spent_in_words()})"
+    return f"{used_in_percent(balance)} of the budget ({balance.spent_in_words()})"
+
+
+def _used_and_left(balance: Balance) -> tuple[str, str]:
+    from discreet.figures import down
+    from discreet.ledger.summary import used_in_percent
+
+    by_periods = "by its periods"
+    return (by_periods, by_periods) if balance.by_period else (used_in_percent(balance), down(balance.epsilon_left))
 
 
 def _left(balance: Balance) -> str:

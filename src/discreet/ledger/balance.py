@@ -23,6 +23,7 @@ _MOST_EPSILON = 1e4
 class Part(NamedTuple):
     """What one account of a source may spend and has spent."""
 
+    name: str
     limit: Amount
     spent: Amount
 
@@ -71,6 +72,12 @@ class Balance:
         return part_of(self.spent, self.limit)
 
     @property
+    def by_divergence(self) -> bool:
+        """Whether that is the sum of divergences."""
+        divergence = _ratio(self.spent.divergence, self.limit.divergence)
+        return not self.basic and divergence < _ratio(self.spent.epsilon, self.limit.epsilon)
+
+    @property
     def failure_part(self) -> float:
         """How much is spent, from 0 to 1, of what is set aside for events that may fail."""
         return _ratio(self.spent.failure, self.limit.failure)
@@ -92,8 +99,7 @@ class Balance:
 
     def spent_in_words(self) -> str:
         """The sum that `part_spent` is a part of, for people: which of the two it is, what is spent of it, and its limit."""
-        by_divergence = _ratio(self.spent.divergence, self.limit.divergence) < _ratio(self.spent.epsilon, self.limit.epsilon)
-        if by_divergence:
+        if self.by_divergence:
             spent, limit = self.spent.divergence / UNIT, self.limit.divergence / UNIT
             return f"{up(spent)} of {down(limit)} in Rényi divergence of order {self.order:.4g}"
         spent, limit = self.spent.epsilon / EPSILON_UNIT, self.limit.epsilon / EPSILON_UNIT
@@ -116,8 +122,11 @@ class Balance:
         charged through its accounts, so of a source it is the most that any one of them may take.
         """
         most = self._largest(pure=True)
-        accounts = (replace(self, limit=part.limit, spent=part.spent)._largest(pure=True) for part in self.parts)
-        return min(most, max(accounts, default=most))
+        return min(most, max(map(self.left_of, self.parts), default=most))
+
+    def left_of(self, part: Part) -> float:
+        """The same of one account of a source."""
+        return replace(self, limit=part.limit, spent=part.spent, whole=self)._largest(pure=True)
 
     def left_in_words(self) -> str:
         """The same for people, behind the word for epsilon."""

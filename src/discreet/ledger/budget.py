@@ -70,7 +70,7 @@ def balance(book: Book, source: str, account: str | None) -> Balance:
     ).fetchone()  # fmt: skip
     if row is None:
         check_absent(book, source)
-        raise InvalidValue(f"The ledger has no source {source!r}. Open it first: ledger.open({source!r}, unit=..., ...).")
+        raise InvalidValue(f"The ledger has no source {source!r}{_near(book, source)}")
     epsilon, delta, failure, order, by_period = row[:5]
     pairs = _pairs(book, source, account)
     whole = Balance(
@@ -79,16 +79,25 @@ def balance(book: Book, source: str, account: str | None) -> Balance:
     if account is None:
         return replace(whole, parts=_parts(book, source))
     if row[11] is None:
-        raise InvalidValue(f"{source} has no account {account!r}. Give it a share first: ledger.share(...).")
+        raise InvalidValue(f"{source} has no account {account!r}. Give it a share of the budget first.")
     limit, spent = Amount(*row[11:14]), Amount(*row[14:])
     return replace(whole, account=account, limit=limit, spent=spent, whole=whole, pairs=pairs[1])
+
+
+def _near(book: Book, source: str) -> str:
+    """The sources whose names are nearly this one, as a question."""
+    from difflib import get_close_matches
+
+    names = [row[0] for row in book.execute("SELECT name FROM source ORDER BY name LIMIT 1000").fetchall()]
+    near = get_close_matches(source[:200], names, 2)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ". Open it first, with its unit and its budget."
 
 
 def _parts(book: Book, source: str) -> tuple[Part, ...]:
     """What every account of a source may spend and has spent."""
     amounts = ", ".join(f"{kind}_{what}" for what in ("limit", "spent") for kind in _KINDS)
-    rows = book.execute(f"SELECT {amounts} FROM account WHERE source = ? ORDER BY name", (source,))
-    return tuple(Part(Amount(*row[:3]), Amount(*row[3:])) for row in rows)
+    rows = book.execute(f"SELECT name, {amounts} FROM account WHERE source = ? ORDER BY name", (source,))
+    return tuple(Part(row[0], Amount(*row[1:4]), Amount(*row[4:])) for row in rows)
 
 
 def check_absent(book: Book, source: str) -> None:

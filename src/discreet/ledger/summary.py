@@ -2,14 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
-from discreet.figures import percent_up, up
+from discreet.figures import down, percent_up, up
 from discreet.ledger.amount import NOTHING, Amount
 from discreet.ledger.balance import Balance, part_of
 from discreet.ledger.chain import Entry
 
 RECENT = 500  # entries that a picture of a budget goes back
+HEADS = ("account", "share", "used", "unused", "left (epsilon of one more answer)")
+ADDS_UP = (
+    "Shares, used and unused are parts of the whole budget and add up. What is left is the largest epsilon of one more answer, "
+    "which one account pays, so it does not add up; several smaller answers may fit instead."
+)
+_FINE = 10_000  # parts of a budget are told in hundredths of a percent
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one account was given of the budget, used and has not used, in hundredths of a percent of the whole.
+
+    `left` is the epsilon of one more answer. `given` is `used` and `unused` together, and all accounts add up to the share of
+    the source, whose `account` is None.
+    """
+
+    account: str | None
+    given: int
+    used: int
+    left: float
+
+    @property
+    def unused(self) -> int:
+        return self.given - self.used
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) / _FINE for name in ("given", "used", "unused")}
+        return {"account": self.account, **parts, "left": self.left}
+
+    def told(self) -> tuple[str, ...]:
+        """A line of a table with the heads `HEADS`."""
+        return (self.account or "together", *map(_percent, (self.given, self.used, self.unused)), down(self.left))
+
+
+def shares(source: Balance) -> tuple[Share, ...]:
+    """The budget of a source by account, and the whole of it at the end; nothing for one whose periods have the budgets.
+
+    All are counted in the sum that decides for the source. Where an account goes by the other one, it can have used more of
+    this than it was given: its unused part is negative then. `left` does not add up: it is for one answer, from one account.
+    """
+    if source.by_period or source.account is not None:
+        return ()
+    at = 0 if source.by_divergence else 1
+    whole = source.limit[at] or 1
+    given = _rounded((Fraction(part.limit[at], whole) for part in source.parts), Fraction(1), round)
+    used = _rounded((Fraction(part.spent[at], whole) for part in source.parts), Fraction(source.spent[at], whole), math.ceil)
+    rows = zip(source.parts, given, used)
+    found = tuple(Share(part.name, had, has, source.left_of(part)) for part, had, has in rows)
+    return (*found, Share(None, given[-1], used[-1], source.epsilon_left))
+
+
+def _rounded(parts: Iterable[Fraction], whole: Fraction, to: Callable[[Fraction], int]) -> list[int]:
+    """Parts in hundredths of a percent that add up to their sum, and that sum at the end."""
+    total, before, found = Fraction(0), 0, []
+    for part in parts:
+        total += part
+        found.append(to(total * _FINE) - before)
+        before += found[-1]
+    return [*found, to(whole * _FINE)]
+
+
+def _percent(hundredths: int) -> str:
+    return f"{hundredths / 100:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def used_in_percent(balance: Balance) -> str:
+    """How much is used of the budget of a source, or of the share of an account, as every surface shows it."""
+    return _percent(math.ceil(_exact(balance) * _FINE))
+
+
+def _exact(balance: Balance) -> Fraction:
+    at = 0 if balance.by_divergence else 1
+    spent, limit = balance.spent[at], balance.limit[at]
+    return min(Fraction(1), Fraction(spent, limit)) if limit else Fraction(spent > 0)
 
 
 def sentence(balance: Balance) -> str:
@@ -20,7 +98,7 @@ def sentence(balance: Balance) -> str:
     if balance.spent.divergence:
         total = f" All answers together: ε = {up(balance.epsilon_spent)} {balance.total_in_words()}."
     return (
-        f"Budget ε = {balance.epsilon:g} at δ = {up(balance.delta, 6)}. Used: {percent_up(balance.part_spent)} of it "
+        f"Budget ε = {balance.epsilon:g} at δ = {up(balance.delta, 6)}. Used: {used_in_percent(balance)} of it "
         f"({balance.spent_in_words()}). Left: ε = {balance.left_in_words()}.{total}{_failures(balance)}"
     )
 

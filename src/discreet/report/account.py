@@ -12,6 +12,7 @@ from discreet.report import text
 
 if TYPE_CHECKING:
     from discreet.ledger import Balance, Entry, Ledger
+    from discreet.ledger.summary import Share
     from discreet.report.assessment import Assessment
 
 SHOWN = 12  # entries of a source that are listed
@@ -38,6 +39,7 @@ class Account:
     lines: tuple[Line, ...]
     count: int
     plot: Plot | None
+    shares: tuple[Share, ...]
 
 
 def accounts(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[tuple[Account, ...], tuple[str, ...]]:
@@ -108,7 +110,7 @@ def _warned(item: Assessment, held: set[str]) -> list[str]:
 
 def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
     from discreet.ledger.history import kind_in_words
-    from discreet.ledger.summary import RECENT, sentence
+    from discreet.ledger.summary import RECENT, sentence, shares
 
     balance = ledger.balance(source)
     history = ledger.history(source)
@@ -121,7 +123,7 @@ def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
         for entry in listed
     )
     plot = None if balance.by_period else burn_down(balance, recent)
-    return Account(source, balance, sentence(balance), lines, len(history), plot)
+    return Account(source, balance, sentence(balance), lines, len(history), plot, shares(balance))
 
 
 def _told(entry: Entry) -> str:

@@ -196,6 +196,7 @@ def _account(item: Account) -> dict[str, Any]:
         "budget": {"epsilon": balance.epsilon, "delta": balance.delta},
         "spent": None if balance.by_period else {"epsilon": balance.epsilon_spent, "part": balance.part_spent},
         "left": None if balance.by_period else {"epsilon": balance.epsilon_left},
+        "shares": [each.to_json() for each in item.shares],
         "entries": [
             {"id": line.id, "at": line.at, "kind": line.kind, "told": line.told, "paid": line.paid} for line in item.lines
         ],

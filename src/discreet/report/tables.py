@@ -207,6 +207,18 @@ def control_notes(assessment: Assessment) -> list[str]:
     return [*told, *(f"{name}: {noisy}" for name in biased)]
 
 
+def accounts(report: Report, place: int) -> Table | None:
+    """How a budget is shared and used; None for one that is not shared."""
+    from discreet.ledger.summary import ADDS_UP, HEADS
+
+    parts = report.accounts[place].shares
+    if len(parts) <= 2:
+        return None
+    rows = (*parts[:MOST_LINES], parts[-1]) if len(parts) > MOST_LINES + 1 else parts
+    more = f" {len(parts) - len(rows)} other accounts are in the ledger." if len(rows) < len(parts) else ""
+    return Table(HEADS, tuple(each.told() for each in rows), ADDS_UP + more)
+
+
 def entries(report: Report, place: int) -> Table:
     account = report.accounts[place]
     rows = [(line.id, line.at, line.kind, line.told, line.paid or "") for line in account.lines]

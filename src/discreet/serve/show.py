@@ -30,6 +30,11 @@ def cell(value: Any) -> str:
     return str(value)
 
 
+def part(value: float) -> str:
+    """A part of a budget, which was rounded when it was worked out."""
+    return f"{100 * value:.2f}".rstrip("0").rstrip(".") + " %"
+
+
 def seconds(value: float) -> str:
     """A duration, roughly."""
     return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
@@ -37,5 +42,5 @@ def seconds(value: float) -> str:
 
 FILTERS: dict[str, Callable[..., str]] = {
     "up": up, "down": down, "percent_up": percent_up, "percent_down": percent_down,
-    "when": when, "cell": cell, "seconds": seconds,
+    "part": part, "when": when, "cell": cell, "seconds": seconds,
 }  # fmt: skip

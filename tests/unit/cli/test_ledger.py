@@ -74,8 +74,8 @@ def test_show_tells_budget_spent_and_left(place: Path) -> None:
         balance = ledger.balance("people")
     text = run(place, "show", "people").stdout
     assert "epsilon 1 at delta 1e-6" in text
-    assert "account ann" in text
-    assert "of its share" in text
+    assert re.search(r"\nann +25 % ", text)
+    assert "unused" in text
     found = data(place, "show", "people")
     assert found["spent"]["amount"] == balance.spent.to_json()
     assert 0 < found["spent"]["epsilon"] <= 1

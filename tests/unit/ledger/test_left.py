@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
+from decimal import Decimal
 from html import unescape
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +19,7 @@ from discreet.cli import app
 from discreet.core import Claim, Event, Game, Pure, Release, record
 from discreet.errors import BudgetExceeded
 from discreet.figures import down
-from discreet.ledger.summary import sentence
+from discreet.ledger.summary import sentence, shares, used_in_percent
 
 EVENTS: tuple[tuple[Event, ...], ...] = (
     (), (Pure(0.7),), (Gaussian(calibrate(Gaussian, 0.5, 1e-6)),) * 12, (Pure(0.1),) * 12, (Pure(1.0), Pure(0.3)),
@@ -66,6 +69,40 @@ def test_left_is_what_one_more_answer_may_have_on_every_surface(
             assert refused.value.left == pytest.approx(left[name])
         if left[account]:
             ledger.reserve("people", claim(Pure(left[account])), account=account)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_shares_add_up_as_they_are_shown(seed: int, tmp_path: Path) -> None:
+    """Share - used = unused in every line, and the lines add up to the budget, to the last digit that is shown."""
+    draw = Random(seed)
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=draw.choice([0.3, 4.2, 20.0]), delta=1e-6)
+        names = [f"analyst {place}" for place in range(draw.randint(1, 6))]
+        for name in names:
+            ledger.share("people", name, draw.choice([1 / 7, 0.1, 0.0123456]), by="owner")
+        for _ in range(draw.randint(0, 12)):
+            event = Pure(draw.uniform(0.01, 0.3)) if draw.random() < 0.5 else Gaussian(draw.uniform(20, 90))
+            with suppress(BudgetExceeded):
+                ledger.reserve("people", claim(event), account=draw.choice([*names, "default"]))
+        balance, show = ledger.balance("people"), ["ledger", "show", "people", "--ledger", str(tmp_path / "ledger.db")]
+        parts = shares(balance)
+        assert [each.account for each in parts[:-1]] == ledger.accounts("people")
+        assert [each.left for each in parts[:-1]] == [ledger.left("people", each.account) for each in parts[:-1]]
+        lines = [each.told() for each in parts]
+        number = [[Decimal(cell.removesuffix(" %")) for cell in line[1:4]] for line in lines]
+        assert all(given - used == unused for given, used, unused in number)
+        assert [sum(column) for column in zip(*number[:-1])] == number[-1]
+        assert number[-1][0] == 100
+        assert lines[-1][2] == used_in_percent(balance)
+        for text in (sentence(balance), text_of_cli := CliRunner().invoke(app, show).stdout):
+            assert re.search(rf"[Uu]sed:? +{re.escape(lines[-1][2])} of", text)
+        for line in lines:
+            assert re.search(r" {2,}".join(map(re.escape, line)), text_of_cli), (line, text_of_cli)
+        release = Release(value=1, source="people", claims=(claim(Pure(0.1)),))
+        page = " ".join(unescape(re.sub(r"<[^>]+>", " ", report.html(release, ledger=ledger))).split())
+        for line in lines:
+            assert " ".join(line) in page
+        assert report.document(release, ledger=ledger)["ledger"][0]["shares"] == [each.to_json() for each in parts]
 
 
 def test_after_is_the_balance_that_a_charge_leaves(tmp_path: Path) -> None:

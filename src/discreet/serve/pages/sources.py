@@ -13,6 +13,7 @@ from discreet.errors import InvalidValue
 from discreet.figures import up
 from discreet.ledger import Entry, Ledger
 from discreet.ledger.history import cost_in_words, kind_in_words
+from discreet.ledger.summary import ADDS_UP, shares
 from discreet.serve import registry
 from discreet.serve.pages.releases import exported
 from discreet.serve.reports import has_pdf
@@ -37,7 +38,8 @@ def _facts(request: Request, name: str) -> dict[str, Any]:
     mine = request.state.registry.account(request.user, name) if name in request.state.settings.sources else None
     shown = ledger.accounts(name) if request.user.role != "analyst" else [mine] if mine is not None else []
     accounts = [registry.facts(ledger.balance(name, account)) for account in shown]
-    found = registry.facts(balance)
+    seen = [*shown, None] if request.user.role != "analyst" else shown
+    found = registry.facts(balance) | {"shares": [each.to_json() for each in shares(balance) if each.account in seen]}
     if request.user.role == "analyst":  # left is what the reader may spend, here as in the console
         theirs = accounts[0] if accounts else {"spent": None, "left": {"epsilon": 0.0}}
         found |= {"spent": theirs["spent"], "left": theirs["left"]}
@@ -78,9 +80,8 @@ def source(request: Request) -> Reply:
         entries = [each for each in entries if each["account"] in (None, request.user.account)]
     users = [each.account for each in request.state.users.everyone() if each.active and each.role == "analyst"]
     accounts = sorted(set(users) | {each["account"] for each in facts["accounts"]} - {registry.DEFAULT})
-    return Page(
-        "source.html", {**facts, "entries": entries}, {"picture": _picture(request, facts), "known": accounts, "pdf": has_pdf()}
-    )
+    more = {"picture": _picture(request, facts), "known": accounts, "pdf": has_pdf(), "adds_up": ADDS_UP}
+    return Page("source.html", {**facts, "entries": entries}, more)
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
