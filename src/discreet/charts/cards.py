@@ -22,20 +22,22 @@ _LISTED = 5  # charges below the picture of a budget
 Rows = list[tuple[str, str]]
 
 
-def card(value: Release[Any] | Evidence | Curve | Ledger) -> str:
+def card(value: Release[Any] | Evidence | Curve | Ledger, *, deltas: Sequence[float] = (1e-5, 1e-9)) -> str:
     """The HTML that a notebook shows for a release, an attack's evidence, a trade-off curve or a ledger.
+
+    Epsilon is told at these `deltas`: name that of the budget first, where there is one.
 
     >>> from discreet.accounting import Gaussian, curve
     >>> "<svg" in card(curve(Gaussian(1.0)))
     True
     """
     if isinstance(value, Release):
-        return _release(value)
+        return _release(value, deltas)
     if isinstance(value, Evidence):
         title = f"Attack {value.attack}"
         return _card(title, _evidence_rows(appraise(value)), [attack_line(value, value.attack)], f"The ROC curve of {value!r}.")
     if isinstance(value, Curve):
-        return _curve(value, type(getattr(value, "event", value)).__name__)
+        return _curve(value, type(getattr(value, "event", value)).__name__, deltas)
     from discreet.ledger import Ledger
 
     if isinstance(value, Ledger):
@@ -43,7 +45,7 @@ def card(value: Release[Any] | Evidence | Curve | Ledger) -> str:
     raise InvalidValue(f"There is a card for a release, evidence, a curve and a ledger; got a {type(value).__name__}.")
 
 
-def _release(release: Release[Any]) -> str:
+def _release(release: Release[Any], deltas: Sequence[float]) -> str:
     outside = isinstance(release.value, ExternalValue)
     value = f"a {release.value.type}, beside this document" if outside else check.shown(release.value)
     rows: Rows = [("made from", release.source), ("value", value)]
@@ -52,7 +54,7 @@ def _release(release: Release[Any]) -> str:
     for claim in release.claims:
         rows.append(("claim", f"{_event(claim)}; {claim.game.unit}; seen: {', '.join(sorted(claim.game.view))}"))
         for curve in curves_of([claim]):
-            rows += _curve_rows(curve)
+            rows += _curve_rows(curve, deltas)
             lines.append(ceiling_line(curve, f"ceiling of {claim.event.kind}"))
     for evidence in release.evidence:
         seen = appraise(evidence, release.claims)
@@ -61,13 +63,13 @@ def _release(release: Release[Any]) -> str:
     return _card(f"Release from {release.source}", rows, lines, _in_words(rows))
 
 
-def _curve(curve: Curve, title: str) -> str:
-    rows = _curve_rows(curve)
+def _curve(curve: Curve, title: str, deltas: Sequence[float]) -> str:
+    rows = _curve_rows(curve, deltas)
     return _card(title, rows, [ceiling_line(curve, "the ceiling")], _in_words(rows))
 
 
-def _curve_rows(curve: Curve) -> Rows:
-    epsilons = ", ".join(f"{up(curve.epsilon(delta))} at δ = {delta:g}" for delta in (1e-5, 1e-9))
+def _curve_rows(curve: Curve, deltas: Sequence[float]) -> Rows:
+    epsilons = ", ".join(f"{up(curve.epsilon(delta))} at δ = {delta:g}" for delta in deltas)
     powers = ", ".join(f"{percent_up(curve.power(level))} at {rate(level)} false positives" for level in _RATES)
     rare = belief_exception(curve)
     belief = f"50 % becomes at most {percent_up(curve.posterior(0.5, rare))}, except with probability {up(rare)}"

@@ -173,14 +173,18 @@ def _assess(release: Release[Any], title: str, digest: str | None, confidence: f
     )  # fmt: skip
 
 
+def told_at(delta: float) -> tuple[float, float]:
+    """The deltas at which epsilon is told: that of the budget first, and another."""
+    return delta, DELTAS[1] if delta > DELTAS[1] else DELTAS[0]
+
+
 def _ceiling(claim: Claim, delta: float) -> Ceiling:
     if isinstance(claim.event, NonPrivate):
         return Ceiling(claim=claim, curve=None, why="nothing is claimed; whatever an attack finds, nothing here forbids it.")
     try:
         curve_of_claim = ceiling_of(claim.event)
         powers = tuple((level, curve_of_claim.power(level)) for level in LEVELS)
-        deltas = sorted({delta, DELTAS[1] if delta > DELTAS[1] else DELTAS[0]}, key=lambda each: each != delta)
-        epsilons = tuple((each, curve_of_claim.epsilon(each)) for each in deltas)
+        epsilons = tuple((each, curve_of_claim.epsilon(each)) for each in told_at(delta))
         rare = belief_exception(curve_of_claim)
         beliefs = tuple((prior, curve_of_claim.posterior(prior, rare)) for prior in PRIORS)
     except DiscreetError as error:

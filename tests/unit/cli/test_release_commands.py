@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from discreet import Ledger
+from discreet.accounting import curve
 from discreet.cli import app
-from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, record
+from discreet.core import Claim, Evidence, Game, Gaussian, Laplace, NonPrivate, Release, record
+from discreet.figures import up
 
 GAME = Game(record(), {"answers"})
 
@@ -94,6 +97,22 @@ def test_show_tells_the_claim_and_the_evidence(tmp_path: Path) -> None:
     found = json.loads(run("show", file, "--json").stdout)
     assert found["claims"][0]["epsilon"][0]["epsilon"] == pytest.approx(1.0, abs=1e-4)
     assert found["evidence"][0]["targets"] == 4000
+
+
+def test_show_tells_epsilon_at_the_delta_of_the_budget(tmp_path: Path) -> None:
+    """With the ledger that paid, in the card too; another delta is named beside it, and none is said to be the budget's."""
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=20.0, delta=3e-6)
+    gaussian = Claim(game=GAME, event=Gaussian(1.0))
+    file, card = saved(tmp_path, evidence(1.0), claims=(gaussian,)), tmp_path / "card.html"
+    paid = ["--ledger", str(tmp_path / "ledger.db")]
+    want = up(curve(Gaussian(1.0)).epsilon(3e-6))
+    text = run("show", file, *paid, "--html", str(card)).stdout
+    assert f"{want} at delta 3e-6, that of the budget" in text
+    assert f"{want} at δ = 3e-06" in card.read_text("utf-8")
+    assert "that of the budget" not in run("show", file).stdout
+    assert json.loads(run("show", file, *paid, "--json").stdout)["claims"][0]["epsilon"][0]["delta"] == 3e-6
+    assert f"ε = {want} at δ = 3e-6" in run("report", file, *paid).stdout
 
 
 def test_show_writes_a_card(tmp_path: Path) -> None:
