@@ -6,8 +6,8 @@ the line above a block says what else it is:
     <!-- file: recipe.py -->       the block is the content of that file
     <!-- not run: why -->          it needs what is not here, such as a cluster
 
-and `<!-- first: … -->` or `<!-- then: … -->` hold python that readers do not see: it makes the files that a page
-assumes, or looks at what became of them.
+and `<!-- first: … -->` or `<!-- then: … -->` hold python that readers do not see: it starts the server that the page tells them
+to start, or looks at what became of it. The files that a page needs are made where readers see it.
 """
 
 from __future__ import annotations
@@ -63,11 +63,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def run_page(page: Path, folder: Path) -> None:
-    """Everything on a page that runs, in order; the caller has made `folder` the working directory.
-
-    The folder has a run.json with an event, as the reader of a page is assumed to.
-    """
-    (folder / "run.json").write_text('{"kind": "gaussian", "noise_multiplier": 1.0}')
+    """Everything on a page that runs, in order; the caller has made `folder`, which is empty, the working directory."""
     names: dict[str, object] = {"__name__": "__snippet__"}
     for block in blocks(page):
         if block.excuse is not None:

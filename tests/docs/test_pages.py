@@ -79,6 +79,12 @@ def test_every_block_runs_or_says_why_not(page: Path) -> None:
     assert len([block for block in shown if block.excuse]) == NOT_RUN.get(label(page), 0)
 
 
+def test_readers_see_all_that_they_need() -> None:
+    """Only servers are started unseen, where the page tells its reader to start one."""
+    unseen = {label(page) for page in PAGES if re.search(r"^<!-- first:", page.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert unseen == {"docs/guides/serve.md", "docs/guides/encrypted.md"}
+
+
 def test_a_block_that_is_wrong_would_be_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
