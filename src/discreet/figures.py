@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from pathlib import PurePath
+from urllib.parse import urlsplit
 
 _DIGITS = 4
 
@@ -62,6 +64,22 @@ def short(text: object, most: int = 300) -> str:
     start = whole[: 4 * most]  # a text of a million letters is not read to its end
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in start).split())
     return line if len(line) <= most and len(start) == len(whole) else f"{line[: most - 1]}…"
+
+
+def place_name(place: str) -> str:
+    """A file or an address as a release names it: without folders, user, password and query, which may hold a secret.
+
+    >>> place_name("data/people.csv"), place_name("https://me:secret@example.org/a/score?key=secret")
+    ('people.csv', 'https://example.org/score')
+    """
+    if "://" not in place:
+        return PurePath(place).name or place
+    try:
+        parts = urlsplit(place)
+    except ValueError:
+        return f"{place.partition('://')[0]}://…"
+    end = PurePath(parts.path).name
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{f'/{end}' if end else ''}"
 
 
 def listed(items: Iterable[str], last: str = "and") -> str:

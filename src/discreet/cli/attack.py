@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +19,7 @@ from discreet.cli.stealing import stealing_command
 from discreet.cli.synthetic import synthetic_command
 from discreet.cli.theft import theft_command
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 if TYPE_CHECKING:
     from discreet.core import Evidence
@@ -244,7 +244,7 @@ def _shown(name: str, value: Any) -> str:
 def _save(out: str, file: str, facts: dict[str, Any], evidence: Evidence) -> None:
     from discreet.core import Release
 
-    Release(value=facts, source=Path(file).name, claims=(), evidence=(evidence,)).save(out)
+    Release(value=facts, source=place_name(file), claims=(), evidence=(evidence,)).save(out)
 
 
 def _tell_saved(out: str) -> None:

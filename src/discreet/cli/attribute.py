@@ -8,6 +8,7 @@ import click
 
 from discreet.cli.output import command_line, json_option, talk, write_json
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 
 @click.command("attribute")
@@ -91,11 +92,10 @@ def _predictor(value: dict[str, Any]) -> Any:
 
 def _save(out: str, model: str, release: Any, found: Any) -> None:
     from dataclasses import replace
-    from pathlib import Path
 
     from discreet.core.facts import made
 
-    about = {"title": f"{Path(model).name}, asked for a hidden column", "made": made(command_line())}
+    about = {"title": f"{place_name(model)}, asked for a hidden column", "made": made(command_line())}
     facts = {**release.facts, **about, "inference": [found.to_json()]}
     replace(release, evidence=(*release.evidence, found.evidence), facts=facts).save(out)
     talk(f"written: {out}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
 from discreet.cli.output import command_line, json_option, table, talk, write_json
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 if TYPE_CHECKING:
     from discreet.core import Release
@@ -95,9 +95,11 @@ def _recipe(
     claims = Release.load(claim).claims if claim else ()
     recipe, X, y = read_recipe_and_rows(file, *data, say=talk)
     release = audit_recipe(
-        recipe, X, y, canaries=canaries, delta=delta, confidence=confidence, source=Path(data[0]).name, claims=claims,
+        recipe, X, y, canaries=canaries, delta=delta, confidence=confidence, source=place_name(data[0]), claims=claims,
         controls=controlled, device=usable(device), say=talk,
-        facts={"title": f"One-run audit of {Path(file).name}", **provenance({"recipe": file, "data": data[0]}, command_line())},
+        facts={
+            "title": f"One-run audit of {place_name(file)}", **provenance({"recipe": file, "data": data[0]}, command_line())
+        },
     )  # fmt: skip
     if out:
         release.save(out)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from discreet.cli.output import command_line, json_option, reported, table, talk, write_json
+from discreet.figures import place_name
 
 
 @click.command("encodings")
@@ -61,7 +62,7 @@ def encodings_command(
         facts |= {
             "found": beside.found, "ssim_mean": float(beside.ssim.mean()), "baseline_ssim_mean": float(beside.baseline.mean())
         }  # fmt: skip
-    _save(Path(encodings).name, folder, len(sent["pictures"]), facts, [(row + 1) / 2 for row in shown])
+    _save(place_name(encodings), folder, len(sent["pictures"]), facts, [(row + 1) / 2 for row in shown])
     if as_json:
         write_json(facts)
     elif beside is None:

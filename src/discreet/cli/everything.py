@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.cli.output import command_line, talk
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 if TYPE_CHECKING:
     from discreet.attack.everything import Everything
@@ -80,7 +81,7 @@ def language_model(folder: str, members: str, nonmembers: str, out: str, seed: i
     name = Path(folder).resolve().name
     value = {"model": name, "members": len(texts[0]), "nonmembers": len(texts[1]), "attacks": list(found.tried)}
     facts = {"title": f"Attacks on {name}", "made": made(command_line())}
-    return joined(Release(value=value, source=Path(members).name, claims=(), facts=facts), found, place)
+    return joined(Release(value=value, source=place_name(members), claims=(), facts=facts), found, place)
 
 
 def is_language_model(weights: str) -> bool:

@@ -9,6 +9,7 @@ import click
 
 from discreet.cli.output import command_line, json_option, reported, talk, write_json
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 
 @click.command("inversion")
@@ -71,7 +72,7 @@ def inversion_command(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "pictures.npz", pictures=found.pictures, classes=found.classes)
-    _save(found, folder, Path(weights).name, "none" if public is None else "public pictures")
+    _save(found, folder, place_name(weights), "none" if public is None else "public pictures")
     if size[2] in (1, 3):
         (folder / "pictures.png").write_bytes(png(sheet([found.pictures[:20]])))
     if as_json:

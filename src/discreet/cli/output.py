@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
+
+from discreet.figures import place_name
 
 SECONDS = 10.0  # between two lines of progress where there is no terminal
 _COLOURS = {"holds": "green", "inconclusive": "yellow", "failed": "red", "refuted": "bold red"}  # on a terminal only
@@ -135,20 +135,7 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
 
 def _without_folders(word: str) -> str:
     name, sign, value = word.partition("=") if word.startswith("--") and "=" in word else ("", "", word)
-    return f"{name}{sign}{_address(value) if '://' in value else Path(value).name or value}"
-
-
-def _address(url: str) -> str:
-    """An address without user, password and query, which may hold a secret.
-
-    >>> _address("postgresql://me:secret@db.example"), _address("https://me:secret@example.org/a/score?key=secret")
-    ('postgresql://db.example', 'https://example.org/score')
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return f"{url.partition('://')[0]}://…"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"/{end}" if (end := Path(parts.path).name) else "")
+    return f"{name}{sign}{place_name(value)}"
 
 
 def counted(number: int, noun: str) -> str:

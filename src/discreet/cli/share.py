@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from discreet.cli.output import command_line, json_option, reported, talk, write_json
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 
 @click.command("property")
@@ -70,7 +70,7 @@ def _save(out: str, weights: str, facts: dict[str, Any]) -> None:
     from discreet.core import Release
     from discreet.core.facts import made
 
-    name = Path(weights).name
+    name = place_name(weights)
     told = {"title": f"{name}, asked for a share of its rows", "made": made(command_line()), "shares": [facts]}
     Release(value={"model": name}, source=name, claims=(), facts=told).save(out)
     talk(f"written: {out}")

@@ -8,6 +8,7 @@ import click
 
 from discreet.cli.output import command_line, json_option, table, talk, write_json
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 METHODS = ("linear", "tree", "relu", "approximate")
 
@@ -107,12 +108,10 @@ def _stolen(method: str, oracle: Any, rows: Any, answers: str, layers: int, most
 
 
 def _save(out: str, model: str, facts: dict[str, Any]) -> None:
-    from pathlib import Path
-
     from discreet.core import Release
     from discreet.core.facts import made
 
-    name = Path(model).name or model
+    name = place_name(model)
     about = {"title": f"{name}, stolen through its answers", "made": made(command_line()), "stealing": [facts]}
     Release(value={"model": name}, source=name, claims=(), facts=about).save(out)
     talk(f"written: {out}")

@@ -9,6 +9,7 @@ import click
 
 from discreet.cli.output import command_line, json_option, table, talk, write_json
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 
 if TYPE_CHECKING:
     from discreet.core import Evidence, Release
@@ -125,13 +126,13 @@ def _release(
     from discreet.core import Claim, ExternalValue, Game, NonPrivate, Release, record
     from discreet.core.facts import made
 
-    title = f"Synthetic table {Path(file).name}, attacked"
+    title = f"Synthetic table {place_name(file)}, attacked"
     about = {"title": title, "made": made(command_line()), "seeds": {"attacks": seed}, **facts}
     if carried is not None:
         return replace(carried, value=ExternalValue("Table"), evidence=tuple(evidence), facts={**carried.facts, **about})
     nothing = Claim(game=Game(record(), {"table"}), event=NonPrivate())
     return Release(
-        value=ExternalValue("Table"), source=Path(file).name, claims=(nothing,), evidence=tuple(evidence), facts=about
+        value=ExternalValue("Table"), source=place_name(file), claims=(nothing,), evidence=tuple(evidence), facts=about
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from discreet.cli.output import command_line, json_option, talk, write_json
+from discreet.figures import place_name
 
 
 @click.command("theft")
@@ -35,15 +35,15 @@ def theft_command(
     names = [name.strip() for name in layers.split(",")] if layers else None
     found = descended(read_weights(ours), read_weights(suspect), layers=names, level=level, orders=orders, seed=seed)
     facts: dict[str, Any] = {
-        "suspect": Path(suspect).name, "accused": found.accused, "p": found.p, "level": found.level,
+        "suspect": place_name(suspect), "accused": found.accused, "p": found.p, "level": found.level,
         "similarity": dict(found.similarity),
     }  # fmt: skip
     if out:
         from discreet.core import Release
         from discreet.core.facts import made
 
-        name = Path(ours).name
-        told = {"title": f"{name} beside {Path(suspect).name}", "made": made(command_line()), "descent": facts}
+        name = place_name(ours)
+        told = {"title": f"{name} beside {place_name(suspect)}", "made": made(command_line()), "descent": facts}
         Release(value={"model": name}, source=name, claims=(), facts=told).save(out)
         talk(f"written: {out}")
     write_json(facts) if as_json else click.echo(str(found))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import InvalidValue, MissingExtra, ModelUnreachable
+from discreet.figures import place_name
 
 Array = NDArray[Any]
 AT_ONCE = 4096  # rows given to a torch module
@@ -125,7 +126,7 @@ class Http:
 
     def __init__(self, url: str, *, timeout: float = 60.0, batch: int = 256) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidValue(f"url must begin with http:// or https://; got {url!r}.")
+            raise InvalidValue(f"url must begin with http:// or https://; got {place_name(url)!r}.")
         self.url, self.timeout, self.batch = url, timeout, batch
 
     def scores(self, X: Array) -> Array:
@@ -139,17 +140,17 @@ class Http:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 scores = np.asarray(json.loads(answer.read())["predictions"], np.float64)
         except (urllib.error.URLError, OSError) as error:
-            code, said = getattr(error, "code", 503), f"The model at {self.url} did not answer: {error}."
+            code, said = getattr(error, "code", 503), f"The model at {place_name(self.url)} did not answer: {error}."
             if code < 500 and code not in (408, 425, 429):
                 raise InvalidValue(said) from None
             wait = (getattr(error, "headers", None) or {}).get("Retry-After", "")
             raise ModelUnreachable(said, retry_after=float(wait) if wait.isdigit() else None) from None
         except (ValueError, KeyError, TypeError):
             raise InvalidValue(
-                f'The model at {self.url} must answer {{"predictions": [[...], ...]}}, a score for each class.'
+                f'The model at {place_name(self.url)} must answer {{"predictions": [[...], ...]}}, a score for each class.'
             ) from None
         if scores.ndim != 2 or len(scores) != len(rows):
-            raise InvalidValue(f"The model at {self.url} gave scores of shape {scores.shape} for {len(rows)} rows.")
+            raise InvalidValue(f"The model at {place_name(self.url)} gave scores of shape {scores.shape} for {len(rows)} rows.")
         return scores
 
 

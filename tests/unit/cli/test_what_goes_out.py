@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,9 @@ from discreet.cli import app
 from discreet.cli.config import write_released
 from discreet.cli.output import command_line
 from discreet.core import Release
+from discreet.errors import ModelUnreachable
 from discreet.learn.table import Encoding
+from discreet.models import Http
 
 ROWS = 3000
 SECRETS = (b"quarterly.", b"vault", b"owners", b"hunter2")
@@ -120,3 +126,46 @@ def test_what_is_released_beside_a_model_holds_no_password(tmp_path: Path) -> No
 )
 def test_a_command_is_kept_without_passwords(word: str, address: str) -> None:
     assert "hunter2" not in command_line(["attack", "model", word.format(address)])
+
+
+class Scores(BaseHTTPRequestHandler):
+    """A model behind an address with a key: two scores for each row."""
+
+    def do_POST(self) -> None:
+        rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["instances"]
+        body = json.dumps({"predictions": [[0.0, sum(row)] for row in rows]}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Scores)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/owners/score?key=hunter2"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("form", ["release.json", "report.html"])
+def test_an_attack_on_an_address_tells_no_key(address: str, form: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(90, 2))
+    np.savetxt(tmp_path / "public.csv", np.c_[rows, rows.sum(1) > 0], delimiter=",", header="a,b,label", comments="")
+    kept = tmp_path / "release.json"
+    asked = ["attack", "stealing", address, "--method", "approximate", "--data", str(tmp_path / "public.csv"), "-o", str(kept)]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(app, ["report", str(kept), "-o", str(tmp_path / "report.html")]).exit_code == 0
+    text = (tmp_path / form).read_text("utf-8")
+    assert "score" in text
+    assert not [word for word in ("hunter2", "owners") if word in text]
+
+
+def test_an_address_that_does_not_answer_is_told_without_its_key() -> None:
+    with pytest.raises(ModelUnreachable, match=r"http://127.0.0.1:9/score did not answer") as told:
+        Http("http://127.0.0.1:9/owners/score?key=hunter2").scores(np.zeros((1, 2)))
+    assert not [word for word in ("hunter2", "owners") if word in str(told.value)]

@@ -19,6 +19,7 @@ from discreet.attack.membership import summary
 from discreet.attack.membership.run import MembershipResult, membership
 from discreet.core import Claim, Game, NonPrivate, Release, check, record
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.figures import place_name
 from discreet.models import Recipe, Trainer, predict
 from discreet.models.files import Say, read_model, read_recipe, usable
 from discreet.models.frames import framed, is_frame
@@ -126,7 +127,7 @@ class ModelAudit:
         controls = summary.of_controls(result.controls, self.confidence) if result.controls else []
         groups = summary.by_group(first, loaded.groups, self.confidence)
         sides = loaded.target, loaded.members, loaded.nonmembers
-        name = loaded.name or Path(self.weights).name
+        name = loaded.name or place_name(self.weights)
         value = {
             "model": name, "members": len(loaded.members[1]), "nonmembers": len(loaded.nonmembers[1]),
             "shadows": self.shadows if result.shadows is not None else 0, "confidence": self.confidence, "delta": self.delta,
@@ -143,7 +144,7 @@ class ModelAudit:
         }  # fmt: skip
         evidence = tuple(result.values())
         if carried is None:
-            source, claims = Path(self.members).name, _nothing_claimed(result)
+            source, claims = place_name(self.members), _nothing_claimed(result)
             return Release(value=value, source=source, claims=claims, evidence=evidence, facts=facts)
         earlier = tuple(each for each in carried.evidence if each.attack not in result)
         # What is attacked stays what it is: its source, the entry that paid for it, and what it says of itself.

@@ -20,6 +20,7 @@ from discreet.audit.rates import ENOUGH
 from discreet.core import Evidence
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
+from discreet.figures import place_name
 from discreet.models import Shadows, predict
 
 LEVELS = (0.01, 0.001)
@@ -32,7 +33,7 @@ FEWEST_SHADOWS = 4  # for a risk over them
 
 def provenance(files: Mapping[str, str | None], command: str | None = None, **seeds: int) -> dict[str, Any]:
     """How the release was made: versions, the command, seeds, and a hash of every file read."""
-    hashes = {Path(path).name: f"sha256:{_digest(path)}" for path in files.values() if path}
+    hashes = {place_name(path): f"sha256:{_digest(path)}" for path in files.values() if path}
     return {"made": made(command), "seeds": seeds, "hashes": hashes}
 
 
