@@ -25,9 +25,10 @@ from discreet.audit.lines import (
 )
 from discreet.audit.prefixes import begins_single, first_runs, in_pairs, of_runs, of_targets, one_of_each
 from discreet.core import Claim, Curve, Event, Evidence, Verdict, check
-from discreet.errors import InvalidValue
+from discreet.errors import InvalidValue, UnsupportedEvent
 from discreet.figures import down, up
 
+MOST_EFFORT = 20_000  # of the claim of a document, which may be hostile: 500 mechanisms, all different
 SURE = 0.999  # how sure a refutation is where nobody says
 _COUNTED = 0.75  # of the error of a prefix of many targets is for guesses counted at a few deltas, the rest for the curve
 _SINGLE = 0.5  # of the error of single runs, where delta 0 is tested, is for guesses counted there, the rest for bets
@@ -75,7 +76,13 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
 def ceiling_of(event: Event) -> Curve:
     """The curve of an event, one for all: what verdict, plot, report and gate read off it is computed once, and the same."""
     from discreet.accounting import curve
+    from discreet.accounting.effort import effort
 
+    if effort([event]) > MOST_EFFORT:
+        raise UnsupportedEvent(
+            "This claim composes so many different mechanisms, or samples compositions of so many, that its curve is not "
+            "worked out for a document. Compose it from fewer, or ask discreet.accounting.curve."
+        )
     return curve(event)
 
 

@@ -6,26 +6,21 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from discreet.core import Claim, Event, Gaussian, NonPrivate, Release, check
-from discreet.core.event import Approximate, DiscreteGaussian, DiscreteLaplace, Pure, RandomizedResponse
+from discreet.accounting.effort import effort
+from discreet.core import Claim, Event, NonPrivate, Release, check
 from discreet.core.facts import SHAPES
 from discreet.core.release import ExternalValue
 from discreet.errors import DiscreetError, InvalidValue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
 LARGEST = 256 << 20  # bytes of a document that is shown
-MOST_PARTS = (
-    12  # different mechanisms in the claims of a release that is shown, such as the sums of a SQL answer: 2 s of CPU at most
-)
-SLOW = 3  # and how many of them one counts for that is sampled or continuous: pages of 4 take 11 s of CPU, once
-QUICK = (Approximate, DiscreteGaussian, DiscreteLaplace, Pure, RandomizedResponse)
+MOST_EFFORT = 1000  # of the claims of a release that is shown: 4 seconds of CPU, once
 MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon of a source without a budget
 PUBLIC = frozenset({  # facts that do not depend on rows, or were paid for; all others that a report knows were measured on rows
@@ -127,11 +122,11 @@ class ReleaseStore:
             release: Release[Any] = Release.load(place)
         except DiscreetError as error:
             raise InvalidValue(self.without_paths(str(error))) from None
-        parts = _parts(release)
-        if sum(parts) > MOST_PARTS:
+        if effort(claim.event for claim in release.claims) > MOST_EFFORT:
             raise InvalidValue(
-                f"{name} claims {len(parts)} different mechanisms, and at most {MOST_PARTS} are accounted for while somebody "
-                f"waits ({MOST_PARTS // SLOW} that are sampled or continuous). Its report can be made apart: discreet report."
+                f"{name} composes too many different mechanisms in its claims, or samples compositions of them, to be "
+                "accounted for while somebody waits (4 that are sampled, or 25 others). Its report can be made apart: "
+                "discreet report."
             )
         with self._lock:
             self._read[key] = release
@@ -226,19 +221,6 @@ def epsilon_of(claims: tuple[Claim, ...], delta: float = DELTA) -> float | None:
         return max((float(_epsilon(claim.event, delta)) for claim in claims), default=None)
     except DiscreetError:
         return None
-
-
-def _parts(release: Release[Any]) -> list[int]:
-    """What each of the different mechanisms that are composed for its claims counts for; those of equal events are one."""
-    from discreet.accounting.plan import plan
-
-    parts: list[int] = []
-    for event in {claim.event for claim in release.claims}:
-        with suppress(RecursionError, OverflowError):  # the curve says what these mean, at once
-            counts = plan(event).counts
-            parts += [1 if isinstance(each, QUICK) else SLOW for each, _ in counts if not isinstance(each, Gaussian)]
-            parts += [1] * any(isinstance(each, Gaussian) for each, _ in counts)  # Gaussians are merged to one
-    return parts
 
 
 @lru_cache(4096)
