@@ -70,13 +70,18 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except DiscreetError as error:
-            from discreet.cli.spoken import as_options
+            from discreet.cli.spoken import as_options, options_of
 
-            told = as_options(" ".join([str(error), *getattr(error, "__notes__", ())]))
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            message = " ".join([str(error), *getattr(error, "__notes__", ())])
+            told = as_options(message, frozenset(options_of(command, ctx)))
             raise _Told(told, WRONG_USE, ctx.params["debug"]) from error
         except OSError as error:
             what = "" if error.filename is None else f" {error.filename}"
             raise _Told(f"The system refused{what}: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
+        except UnicodeError as error:  # bytes of an argument or of a file that are no text
+            what = "An argument or a file is not text in UTF-8, which is all that is read as text here."
+            raise _Told(what, WRONG_USE, ctx.params["debug"]) from error
         except Exception as error:
             told = f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]})."
             told = " ".join([told, "Report it with what discreet --debug shows.", *getattr(error, "__notes__", ())])

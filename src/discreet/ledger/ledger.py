@@ -443,7 +443,7 @@ def _own(found: Balance) -> Balance:
     if found.by_period:
         raise InvalidValue(
             f"{found.source} has a budget for each period and none itself. Name a period, as {found.source}{PERIOD}2026-11; "
-            f"a new one begins with ledger.renew({found.source!r}, period=..., by=..., reason=...)."
+            "a new one begins when its owner renews the budget."
         )
     return found
 

@@ -35,7 +35,7 @@ def as_ledger(ledger: LedgerLike | None) -> Ledger | None:
         )
     place = os.fspath(ledger)
     if "://" not in place and not os.path.exists(place):
-        raise InvalidValue(f"There is no ledger at {place}. Name another, or open a budget there: discreet.Ledger(…).open(…).")
+        raise InvalidValue(f"There is no ledger at {place}. Name another, or open a budget there first.")
     return Ledger(place)
 
 

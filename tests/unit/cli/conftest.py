@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-PYTHON = re.compile(r"\b(?:\w+\.)?(?:user|record|connect|Ledger)\(|\b[a-z_]+=(?:[('\[{]|discreet\.|True\b|False\b|None\b)")
+PYTHON = re.compile(
+    r"\b(?:\w+\.)?(?:user|record|connect|Ledger)\(|\bledger\.\w+\(|\b[a-z_]+=(?:[('\[{]|discreet\.|True\b|False\b|None\b)"
+)
 
 
 @pytest.fixture(autouse=True)

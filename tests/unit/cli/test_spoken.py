@@ -9,6 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner
 
+from discreet import Ledger, record
 from discreet.cli import app
 from webapp import serving
 
@@ -34,3 +35,26 @@ def test_the_browser_names_fields(tmp_path: Path) -> None:
         told = served.ask("ann", sql='SELECT AVG("<b>odd</b>") AS a FROM visits').json()["error"]
         assert "bounds={" not in told
         assert "An owner can state them in the schema" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["ledger", "show", "peple"], "did you mean 'people'?"),
+        (["ledger", "show", "zzz"], "Open it first, with its unit and its budget."),
+        (["ledger", "raise", "peple", "--epsilon", "2", "--delta", "1e-6", "--by", "o", "--reason", "r"], "'people'?"),
+        (["ledger", "share", "peple", "ann", "--part", "0.5", "--by", "o"], "did you mean 'people'?"),
+        (["ledger", "history", "peple"], "did you mean 'people'?"),
+        (["query", "{data}", "SELECT COUNT(*) AS n FROM visits", "--epsilon", "1", "--source", "peple"], "'people'?"),
+        (["query", "{data}", "SELECT COUNT(*) AS n FROM visits", "--epsilon", "1", "--source", "people", "--account", "eve"],
+         "Give it a share of the budget first."),
+    ],
+)  # fmt: skip
+def test_a_name_the_ledger_does_not_have_is_told_in_words(words: list[str], told: str, people: str, tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.db")
+    with Ledger(place) as ledger:
+        ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6)
+    done = CliRunner().invoke(app, [word.format(data=people) for word in words] + ["--ledger", place])
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert "ledger." not in done.stderr.replace("ledger.db", "")

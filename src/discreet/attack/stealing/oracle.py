@@ -81,7 +81,7 @@ class Oracle:
             except (ModelUnreachable, TimeoutError, ConnectionError) as error:
                 if attempt + 1 == self.attempts:
                     more = " Start it again with the same journal and seed to go on." if self._journal else (
-                        " With journal=FILE an attack can be started again and goes on.")  # fmt: skip
+                        " An attack that keeps a journal can be started again and goes on.")  # fmt: skip
                     raise ModelUnreachable(
                         f"The model did not answer {self.attempts} times in a row, after {self.queries} queries.{more}"
                     ) from error
