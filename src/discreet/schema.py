@@ -216,7 +216,7 @@ def reading(facts: Mapping[str, Any]) -> str:
         return "categories, found privately"
     if bounds is not None:
         text = f"{kind} {bounds[0]} to {bounds[1]}"
-    elif bins is not None:
+    elif isinstance(bins, (tuple, list)):
         text = "number"
     else:
         return {None: "of the type it has", "boolean": "true or false"}.get(kind, str(kind))

@@ -52,7 +52,7 @@ def _to_whole(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> float |
     if kinds[0] != Kind.TEXT:
         return float(round(row[0]))
     text = _written(row[0], Kind.INTEGER)
-    return None if text is None or not -WHOLE <= int(text) < WHOLE else float(text)
+    return None if text is None or not -WHOLE <= int(text.partition(".")[0]) < WHOLE else float(text)
 
 
 def _to_text(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> str:

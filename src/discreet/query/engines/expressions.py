@@ -104,7 +104,8 @@ class Expressions:
         if to == Kind.BOOLEAN:
             yes, no = (", ".join(map(self.string, words)) for words in (YES, NO))
             return f"CASE WHEN lower({text}) IN ({yes}) THEN TRUE WHEN lower({text}) IN ({no}) THEN FALSE END"
-        return f"CASE WHEN {self.matches(text, PATTERNS[to])} THEN {self.sure_cast(text, to)} END"
+        plain = f"split_part({text}, {self.string('.')}, 1)" if to == Kind.INTEGER else text
+        return f"CASE WHEN {self.matches(text, PATTERNS[to])} THEN {self.sure_cast(plain, to)} END"
 
     def trimmed(self, text: str) -> str:
         return f"trim({text}, ' ')"
@@ -346,7 +347,7 @@ _DAY = (
     f"|{_LEAP}-02-29)"
 )
 PATTERNS = {  # what texts are read as, alike in every engine: no backslash, no look-ahead
-    Kind.INTEGER: "[+-]?[0-9]{1,18}",
+    Kind.INTEGER: "[+-]?[0-9]{1,18}([.]0{0,40})?",  # pandas writes 45.0 where some are missing
     Kind.NUMBER: "[+-]?([0-9]{1,40}([.][0-9]{0,40})?|[.][0-9]{1,40})([eE][+-]?[0-9]{1,2})?",
     Kind.DATE: _DAY,
     Kind.TIMESTAMP: f"{_DAY}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{{1,6}})?)?)?",
