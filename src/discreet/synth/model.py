@@ -283,7 +283,7 @@ class Sample:
                         progress(batch.num_rows)
             os.replace(beside, place)
         except OSError as error:
-            raise InvalidValue(f"{place} cannot be written: {error.strerror or error}. Nothing is there now.") from None
+            raise InvalidValue(f"{place} cannot be written: {error.strerror or error}. Nothing was written there.") from None
         finally:
             beside.unlink(missing_ok=True)
         return place

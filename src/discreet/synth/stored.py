@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Release[Any]:
     except OSError as error:
         raise InvalidDocument(f"{path} cannot be read: {error.strerror or error}.") from None
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidDocument(f"{path} is no model that discreet.synth kept: {str(error)[:200]}.") from None
+        raise InvalidDocument(f"{path} is no model that discreet synth, or fit with keep=…, wrote.") from error
 
 
 @contextmanager
@@ -166,10 +166,10 @@ def _model(document: Mapping[str, Any], parts: Any, name: str = "") -> Any:
     ]
     conditionals = tuple(parts[f"{name}conditional{i}"] for i in range(len(tree.cliques)))
     sets = [*zip(tree.cliques, conditionals), *((it.columns, it.counts) for it in measured)]
-    if any(table.shape != tuple(tree.sizes[c] for c in columns) for columns, table in sets):
-        raise InvalidDocument("The model's tables have other shapes than its columns; the file was changed.")
-    if tree.sizes != tuple(it.size for it in cells) and not name:
-        raise InvalidDocument("The model's columns have other sizes than its tree; the file was changed.")
+    if tree.sizes != tuple(it.size for it in cells) or any(
+        table.shape != tuple(tree.sizes[c] for c in columns) for columns, table in sets
+    ):
+        raise ValueError("tables and columns have different sizes")
     return Model(
         cells, tree, conditionals, float(document["rows"]), tuple(measured), document["method"], float(document["gap"]),
         document["converged"], _tuples(document["ordered"]),
