@@ -49,7 +49,12 @@ class Decision:
 
 def ordered(assessments: Sequence[Assessment]) -> list[Assessment]:
     """The worst first; among equals those whose attacks reached more, then those that claim less."""
-    return sorted(assessments, key=lambda item: (STATUSES.index(item.status), -_reach(item), -_belief(item)))
+    return sorted(assessments, key=rank)
+
+
+def rank(item: Assessment) -> tuple[float, ...]:
+    """The less the worse."""
+    return (STATUSES.index(item.status), -_reach(item), -_belief(item))
 
 
 def decide(report: Report) -> Decision:

@@ -12,6 +12,8 @@ from discreet import report
 from discreet.core import Release
 from discreet.ledger import Ledger
 from discreet.report import model
+from discreet.report.account import budgets
+from discreet.report.decision import decide, rank
 
 EXPORTS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "md": "text/markdown; charset=utf-8"}
 POLICY = (  # a report carries its own style, and no script
@@ -43,6 +45,16 @@ def document(
 ) -> dict[str, Any]:
     """What a report says, as data."""
     return model.document(model.build(release, ledger=_that_knows(release, ledger), withheld=withheld, deltas=deltas))
+
+
+def verdict(release: Release[Any], ledger: Ledger) -> dict[str, Any]:
+    """How bad a release is, in one word and one number, and what to do now: what the first page of its report says."""
+    built = model.build(release, ledger=_that_knows(release, ledger), deltas=budgets(ledger))
+    first = decide(built)
+    return {
+        "status": built.status, "number": first.number, "meaning": first.meaning, "action": first.actions[0],
+        "rank": rank(first.worst),
+    }  # fmt: skip
 
 
 def export(

@@ -140,8 +140,7 @@ class ReleaseStore:
 
     def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
         """The result of a slow function of a release, cached until its file changes."""
-        about = self.path(name).stat()
-        key = (name, about.st_mtime_ns, about.st_size, what)
+        key = self._stamped(name, what)
         if key not in self._kept:
             value = make()
             with self._lock:
@@ -150,6 +149,13 @@ class ReleaseStore:
                     self._kept.popitem(last=False)
             return value
         return self._kept[key]
+
+    def remembers(self, name: str, what: Hashable) -> bool:
+        return self._stamped(name, what) in self._kept
+
+    def _stamped(self, name: str, what: Hashable) -> Hashable:
+        about = self.path(name).stat()
+        return (name, about.st_mtime_ns, about.st_size, what)
 
     def table(self, name: str, release: Release[Any]) -> Any:
         """The table in the folder of an answer that is too large for its document; None for every other release."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from discreet.core import Claim, Game, Laplace, Release, user
+from discreet.core import Claim, Evidence, Game, Laplace, Release, record, user
 from discreet.errors import InvalidValue
 from discreet.serve import AppState
 from discreet.serve.settings import Source
@@ -342,3 +343,26 @@ def test_names_of_any_alphabet_lead_somewhere(served: Served) -> None:
         place = found.headers["hx-redirect" if head else "location"]
         assert served.get(place, "ada").status_code == 200
     assert "больница &amp; Co" in served.get("/sources", "ada").text
+
+
+def test_an_officer_first_sees_which_release_is_worst_how_bad_and_what_to_do(served: Served) -> None:
+    """The word and the number of the list are those of the report; analysts, who see no evidence, are told of neither."""
+    inside = np.arange(4000) % 2 == 0
+    seen = Evidence(game=Game(record(), {"scores"}), attack="peek", score=inside + 0.0, inside=inside, run=np.zeros(4000, int),
+                    design="post_hoc")  # fmt: skip
+    leaky = Release(value=1, source="hospital", claims=(), evidence=(seen,), facts={"title": "Leaky model"})
+    served.state.store.save("leaky", leaky)
+    assert served.get("/", "olga").headers["location"] == "/releases"
+    listed = served.get("/releases.json", "olga").json()
+    told = served.get("/releases/leaky.json", "olga").json()
+    assert listed["worst"]["name"] == "leaky"
+    assert listed["worst"]["status"] == told["verdict"]["status"] == "leaks"
+    assert listed["worst"]["number"] == told["decision"]["number"]
+    assert listed["worst"]["action"] == told["decision"]["actions"][0]
+    for each in listed["releases"]:
+        assert each["verdict"] == served.get(f"/releases/{each['name']}.json", "olga").json()["verdict"]["status"]
+    page = served.get("/releases", "olga").text
+    assert page.index("Leaky model") < page.index(told["decision"]["number"]) < page.index("<table")
+    hidden = served.get("/releases.json", "ann").json()
+    assert (hidden["worst"], {each["verdict"] for each in hidden["releases"]}) == (None, {None})
+    assert "Do not give" not in served.get("/releases", "ann").text

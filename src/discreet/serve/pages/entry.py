@@ -24,7 +24,7 @@ def home(request: Request) -> Reply:
     """Redirect to the first page of this user's role."""
     if request.optional_user is None:
         return Go("/login")
-    return Go("/console" if request.user.role == "analyst" else "/sources")
+    return Go({"analyst": "/console", "officer": "/releases"}.get(request.user.role, "/sources"))
 
 
 def login_url(request: Request) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from discreet.core import Release
@@ -13,9 +16,10 @@ from discreet.report.account import budgets
 from discreet.report.sentences import RECOVERED
 from discreet.serve import answer, reports, tables
 from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route, number_in
-from discreet.serve.store import Card, seen_by
+from discreet.serve.store import Card, ReleaseStore, seen_by
 
 ON_A_PAGE = 100
+PATIENCE = 3.0  # seconds in which releases are judged for a list
 
 
 def releases(request: Request) -> Reply:
@@ -27,10 +31,41 @@ def releases(request: Request) -> Reply:
     kept = [card for card in cards if _matches(card, words.lower().split()) and source in ("", card["source"])]
     page = number_in(request.query.get("page", "1")) or 1
     start = ON_A_PAGE * (page - 1)
-    data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(cards), "filter": words,
+    data: dict[str, Any] = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(cards), "filter": words,
             "source": source, "sources": sources, "page": page,
             "pages": max(1, -(-len(kept) // ON_A_PAGE))}  # fmt: skip
-    return Page("releases.html", data, part="parts/releases.html")
+    verdicts, waiting = _verdicts(request, data["releases"]) if request.user.role != "analyst" else ({}, 0)
+    worst = min(verdicts, key=lambda name: verdicts[name]["rank"], default=None)
+    for each in data["releases"]:
+        each["verdict"] = verdicts.get(each["name"], {}).get("status")
+    first = None if worst is None else {"name": worst, **verdicts[worst]}
+    data["worst"] = first and {name: first[name] for name in ("name", "status", "number", "meaning", "action")}
+    titles = {each["name"]: each["title"] for each in cards}
+    more = {"worst_title": titles.get(worst or "", ""), "judged": len(verdicts), "waiting": waiting}
+    return Page("releases.html", data, more, part="parts/releases.html")
+
+
+def _verdicts(request: Request, cards: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
+    """What the first page of each report says, and how many wait until the page asks again, since the others took too long.
+
+    Those come first that may be the worst: without a ceiling, or attacked.
+    """
+    last = tuple(entry.id for entry in request.state.ledger.history()[-1:])
+    store, ledger, end = request.state.store, request.state.ledger, time.monotonic() + PATIENCE
+    found: dict[str, Any] = {}
+    waiting = 0
+    likely = sorted(cards, key=lambda each: (each["epsilon"] is not None, not each["attacks"]))
+    for name in (each["name"] for each in likely if each["fault"] is None):
+        if time.monotonic() > end and not store.remembers(name, ("verdict", *last)):
+            waiting += 1
+            continue
+        with suppress(DiscreetError):
+            found[name] = store.remember(name, ("verdict", *last), partial(_verdict, store, name, ledger))
+    return found, waiting
+
+
+def _verdict(store: ReleaseStore, name: str, ledger: Ledger) -> dict[str, Any]:
+    return reports.verdict(store.load(name), ledger)
 
 
 def _seen(request: Request, card: Card) -> dict[str, Any]:
