@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import click
 
 MARK = "<!-- every command -->"
+FILE = re.compile(r"^<!-- file: (\S+) -->\n```(\w*)", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """What mkdocs asks a hook: the text of a page, before it is made into HTML."""
+    """What mkdocs asks a hook: the text of a page, before it is made into HTML. A block that is a file gets its name."""
+    markdown = FILE.sub(r'```\2 title="\1"', markdown)
     return markdown.replace(MARK, commands()) if MARK in markdown else markdown
 
 

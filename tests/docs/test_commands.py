@@ -23,6 +23,13 @@ def test_the_page_has_every_command() -> None:
     assert commands.commands() in commands.on_page_markdown(page)
 
 
+def test_a_block_that_is_a_file_has_its_name_above_it() -> None:
+    shown = commands.on_page_markdown("Text.\n\n<!-- file: train.toml -->\n```toml\na = 1\n```\n")
+    assert shown == 'Text.\n\n```toml title="train.toml"\na = 1\n```\n'
+    for page in PAGES:
+        assert "<!-- file:" not in commands.on_page_markdown(page.read_text("utf-8").replace("`<!-- file:", ""))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_told(name: str) -> None:
     options = [each for each in COMMANDS[name].params if isinstance(each, click.Option)]

@@ -103,6 +103,11 @@ class _Told(click.ClickException):
             traceback.print_exception(self.__cause__)
         super().show(file)
 
+    def format_message(self) -> str:
+        from discreet.cli.output import wrapped
+
+        return wrapped(f"Error: {self.message}").removeprefix("Error: ")
+
 
 def _hush() -> None:
     """Nobody reads stdout any more: let Python's last flush go nowhere."""

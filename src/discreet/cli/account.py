@@ -173,7 +173,7 @@ def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
     ]
     table(rows)
     click.echo(f"\n{sketch(curve.power)}")
-    click.echo("        true positives (●: the most any attack reaches, ·: guessing) over false positives")
+    click.echo("        true positives over false positives (●: the most any attack\n        reaches, ·: guessing)")
 
 
 def _draw(event: Event, curve: Curve, path: str) -> None:

@@ -26,8 +26,20 @@ def write_json(document: Any) -> None:
 
 
 def talk(text: str = "") -> None:
-    """A line for the person, on stderr."""
-    click.echo(text, err=True)
+    """A line for the person, on stderr; on a terminal in lines of its width, in which no word is cut."""
+    click.echo(wrapped(text), err=True)
+
+
+def wrapped(text: str) -> str:
+    """Text as a terminal shows it, where stderr is one: long lines break between words, and a command can still be copied."""
+    if not sys.stderr.isatty():
+        return text
+    import shutil
+    import textwrap
+
+    width = max(20, shutil.get_terminal_size().columns)
+    fold = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
+    return "\n".join(line if len(line) <= width else fold.fill(line) for line in text.split("\n"))
 
 
 def tell_readings(columns: Mapping[str, str]) -> None:
@@ -55,24 +67,31 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
 
     console = Console(file=sys.stdout, highlight=False)
     drawn = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    widths = _least_widths([list(heads), *cells] if heads else cells, console.width)
+    widths = _widths([list(heads), *cells] if heads else cells, console.width)
     for place in range(len(heads) or 2):
-        least = widths[place] if place < len(widths) else None
-        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold", min_width=least)
+        width = widths[place] if place < len(widths) else None
+        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold", width=width)
     for row in cells:
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
     console.print(drawn)
 
 
-def _least_widths(lines: Sequence[Sequence[str]], width: int) -> list[int | None]:
-    """That of the longest word of each column, where all of them fit: a name or an id is not cut in two.
+def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """The widths of columns in which no word is cut, where there are any; what is left over goes to those that can use it.
 
-    >>> _least_widths([["7-abc", "ten words"]], 40), _least_widths([["7-abc", "ten words"]], 8)
-    ([5, 5], [None, None])
+    >>> _widths([["7-abc", "ten words"]], 40), _widths([["7-abc", "ten words"]], 16), _widths([["7-abc", "ten words"]], 8)
+    ([5, 9], [5, 7], [None, None])
     """
     columns = len(lines[0]) if lines else 0
-    words = [max((len(word) for line in lines for word in line[place].split()), default=0) for place in range(columns)]
-    return list(words) if sum(words) + 2 * columns <= width else [None] * columns
+    least = [max((len(word) for line in lines for word in line[place].split()), default=0) for place in range(columns)]
+    wanted = [max(max(len(line[place]) for line in lines), 1) for place in range(columns)]
+    spare = width - sum(least) - 2 * columns
+    if spare < 0:
+        return [None] * columns
+    for rest, place in enumerate(sorted(range(columns), key=lambda place: wanted[place] - least[place])):
+        more = min(wanted[place] - least[place], spare // (columns - rest))
+        least[place], spare = least[place] + more, spare - more
+    return list(least)
 
 
 @contextmanager
