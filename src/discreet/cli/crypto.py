@@ -67,6 +67,13 @@ def _needed(model_file: str | None, kind: str | None, features: int | None) -> t
     return PURPOSES[kind], features
 
 
+def _writable(output: str) -> None:
+    """Refuse a place that cannot be written to before anything is asked, charged or decrypted."""
+    keep_keys(output)
+    if not Path(output).parent.is_dir() or Path(output).is_dir():
+        raise click.UsageError(f"{output} cannot be written: name a file in a folder that is there.")
+
+
 @command.command("encrypt")
 @click.argument("table")
 @click.option("--key", required=True, metavar="FILE", help="The secret key.")
@@ -80,10 +87,10 @@ def encrypt(table: str, key: str, output: str, bound: float, model_file: str | N
     """Encrypt TABLE, a CSV file of numbers with a line of names."""
     from discreet import crypto
 
-    keep_keys(output)
+    _writable(output)
     secret = crypto.SecretContext.load(key)
     names, rows = numbers(table) if model_file is None else encoded(table, model_file)
-    encrypted = crypto.encrypt(secret, rows, bound=bound, names=names)
+    encrypted = crypto.encrypt(secret, rows if len(rows) > 1 else rows[0], bound=bound, names=names)  # one row needs less
     encrypted.save(output)
     if as_json:
         write_json({"ciphertexts": output, "rows": encrypted.rows, "features": encrypted.width, "key": encrypted.key})
@@ -123,7 +130,7 @@ def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> N
     from discreet import crypto
     from discreet.crypto.wire import ScoringClient
 
-    keep_keys(output)  # an answer is given once
+    _writable(output)  # an answer is given once
     client, public = ScoringClient(url), crypto.PublicContext.load(key)
     request = crypto.Encrypted.load(ciphertexts)
     request.same_key(public)
@@ -180,7 +187,7 @@ def disclose(
     """Decrypt SCORES for another party: a release, rounded, counted in the ledger, and with no claim for the scores."""
     from discreet import Ledger, crypto
 
-    keep_keys(output)
+    _writable(output)
     unit = read_unit(named, unit_rows, relation)
     secret, answer, request = crypto.SecretContext.load(key), crypto.Encrypted.load(scores), crypto.Encrypted.load(asked)
     book = Ledger(there(ledger))

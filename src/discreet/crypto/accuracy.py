@@ -16,8 +16,9 @@ import numpy as np
 
 from discreet.crypto.keys import PublicContext, block
 from discreet.crypto.model import Layer, Model
-from discreet.crypto.parameters import WEIGHT_BITS, RingParameters
+from discreet.crypto.parameters import WEIGHT_BITS, RingParameters, checked_bound
 from discreet.crypto.polynomial import Polynomial
+from discreet.errors import InvalidValue
 
 __all__ = ["error_bound"]
 
@@ -72,7 +73,9 @@ def error_bound(model: Model, public: PublicContext, *, bound: float = 8.0) -> f
     the arguments of activations in their range; one of a table of 4,096 scores is further away less than once in 1e9. No
     link stretches that, so it holds for probabilities too.
     """
-    return error_under(model, public.parameters, bound)
+    if public.purpose != model.purpose:
+        raise InvalidValue(f"The model needs keys for {model.purpose}; these are for {public.purpose}. Run keygen again.")
+    return error_under(model, public.parameters, checked_bound(bound))
 
 
 def least_error(parameters: RingParameters) -> float:

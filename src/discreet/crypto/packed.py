@@ -23,7 +23,7 @@ from discreet.crypto.keys import PublicContext, SecretContext, block
 from discreet.crypto.links import applied, is_link
 from discreet.crypto.names import column_names
 from discreet.crypto.packing import slots
-from discreet.crypto.parameters import WEIGHT_BITS, RingParameters
+from discreet.crypto.parameters import WEIGHT_BITS, RingParameters, checked_bound
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["Encrypted", "decrypt", "encrypt"]
@@ -117,8 +117,7 @@ def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0, names: list
     context, table = secret.public, numbers("rows", rows, (1, 2))
     if context.purpose in ("sum", "training"):
         raise InvalidValue(f"These keys are for {context.purpose}; scoring needs keys for linear, logistic or network.")
-    if not 0 < bound <= 1024:
-        raise InvalidValue(f"bound must be above 0 and at most 1024; got {bound!r}.")
+    bound = checked_bound(bound)
     if table.shape[-1] != context.features:
         raise InvalidValue(f"These keys are for rows of {context.features} features; found {table.shape[-1]}.")
     if np.abs(table).max() > bound:
@@ -141,7 +140,7 @@ def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0, names: list
         parts = (secret.seeded(context.cipher.encode(_coefficients(table, context, scale), 0, scale)),)
     return Encrypted(
         secret.id, context.parameters, "row" if table.ndim == 1 else "rows", len(np.atleast_2d(table)), table.shape[-1],
-        float(bound), parts, names=called,
+        bound, parts, names=called,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from discreet.core import check
 from discreet.core.document import members
 from discreet.errors import InvalidDocument, InvalidValue
 
@@ -23,6 +24,13 @@ ASSUMPTION = (
     "for these parameters (table 1 of the HomomorphicEncryption.org standard, 2018); the advantage of anybody with fewer "
     "operations counts as 0"
 )
+
+
+def checked_bound(bound: float) -> float:
+    """The largest magnitude of values in rows."""
+    if not check.positive("bound", bound) <= 1024:
+        raise InvalidValue(f"bound must be above 0 and at most 1024; got {bound!r}. Standardise the features.")
+    return float(bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from discreet.core import check
 from discreet.core.document import members
 from discreet.crypto.accuracy import NOISE, ROUNDED, gaussian, product, share, switching
-from discreet.crypto.parameters import PURPOSES
+from discreet.crypto.parameters import PURPOSES, checked_bound
 from discreet.crypto.polynomial import Polynomial, fit
 from discreet.errors import InvalidDocument, InvalidValue
 
@@ -53,12 +53,11 @@ class Plan:
         check.whole("features", self.features, most=SLOTS)
         check.whole("rows", self.rows, most=1 << 20)
         check.whole("iterations", self.iterations, most=10_000)
-        for name in ("learning_rate", "bound", "radius"):
+        for name in ("learning_rate", "radius"):
             object.__setattr__(self, name, check.positive(name, getattr(self, name)))
+        object.__setattr__(self, "bound", checked_bound(self.bound))
         if not isinstance(self.nesterov, bool):
             raise InvalidValue(f"nesterov must be True or False; got {check.shown(self.nesterov)}.")
-        if self.bound > 1024:
-            raise InvalidValue(f"bound must be at most 1024; got {self.bound:g}. Standardise the features.")
         if self.backward_scale < 2.0**12 or self.packed_scale < 2.0**36:
             raise InvalidValue(
                 f"A learning rate of {self.learning_rate:g} for {self.rows} rows does not fit the encoding: features would "

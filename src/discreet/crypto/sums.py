@@ -91,7 +91,10 @@ class SumPlan:
 
         An update with NaN or infinity counts as zeros: it changes one contribution, and stops no round.
         """
-        values = np.asarray(update, np.float64)
+        try:
+            values = np.asarray(update, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidValue(f"The plan is for updates of {self.size} numbers; found something else.") from None
         if values.shape != (self.size,):
             raise InvalidValue(f"The plan is for updates of {self.size} numbers; found an array of shape {values.shape}.")
         largest = float(np.abs(values).max())
@@ -225,7 +228,11 @@ class EncryptedSum:
         secret, public = keygen("sum", features=1)
         server = SumServer(public, self.plan)
         for update in data:
-            server.add(encrypt_update(public, self.plan, update))
+            try:
+                message = encrypt_update(public, self.plan, update)
+            except InvalidValue:  # an error would tell of one client
+                message = encrypt_update(public, self.plan, np.zeros(self.plan.size))
+            server.add(message)
         return _decrypted(secret, self.plan, server.noisy_sum())
 
 

@@ -15,6 +15,7 @@ from discreet.crypto.packing import coefficients, randomly_rounded, slots
 from discreet.crypto.parameters import PURPOSES, WEIGHT_BITS
 from discreet.crypto.plan import Plan
 from discreet.crypto.polynomial import fit
+from discreet.errors import InvalidValue
 
 FEATURES = 784
 WEIGHTS = 0.05 * np.random.default_rng(0).standard_normal((1, FEATURES))
@@ -132,3 +133,12 @@ def test_a_table_is_stated_no_less_than_a_row() -> None:
             error_under(crypto.Model((Layer(WEIGHTS, np.array([0.1])),), "identity"), parameters, bound) for bound in (1.0, 8.0)
         )
         assert 0 < small < large < 1e-2
+
+
+def test_no_error_is_stated_for_a_bound_that_is_none_or_for_other_keys() -> None:
+    model, public = crypto.Model((Layer(np.ones((1, 2)), np.zeros(1)),), "identity"), crypto.keygen("linear", features=2)[1]
+    for bound in (-1.0, 0.0, float("nan"), 2000.0, "8", None):
+        with pytest.raises(InvalidValue, match="bound must be"):
+            crypto.error_bound(model, public, bound=bound)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="needs keys for linear; these are for logistic"):
+        crypto.error_bound(model, crypto.keygen("logistic", features=2)[1])

@@ -84,6 +84,15 @@ def test_an_update_that_is_no_number_is_zeros(keys: tuple) -> None:
     assert np.isfinite(EncryptedSum(PLAN, CLIENT).run([np.full(5000, np.nan), UPDATES[0]])).all()
 
 
+def test_an_update_of_another_form_changes_one_contribution() -> None:
+    """The client that encrypts it is told; behind a charge an error would tell everybody."""
+    plan = SumPlan(size=3, clients=4, clip_norm=8.0, granularity=2.0**-8, sigma=1e-4)
+    for bad in (["a", "b", "c"], [1.0], None, {}, [[1, 2], [3]]):
+        with pytest.raises(InvalidValue, match="updates of 3 numbers"):
+            plan.rounded(bad)
+        assert np.array_equal(EncryptedSum(plan, CLIENT).run([[1.0, 2.0, 3.0], bad]), [1.0, 2.0, 3.0])
+
+
 def test_what_a_server_and_a_key_holder_refuse(keys: tuple) -> None:
     secret, public = keys
     other, other_public = crypto.keygen("sum", features=1)

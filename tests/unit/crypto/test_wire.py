@@ -280,7 +280,10 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert binary.exit_code == 2
     assert "not a CSV file" in binary.output
-    for table, where, said in (("none.csv", "x", "none.csv: No such file"), ("rows.csv", "none/x", "There is no folder")):
+    for table, where, said in (
+        ("none.csv", "x", "none.csv: No such file"),
+        ("rows.csv", "none/x", "a folder that is there"),
+    ):
         absent = CliRunner().invoke(
             app,
             ["crypto", "encrypt", f"{tmp_path}/{table}", "--key", f"{tmp_path}/keys/secret.key", "-o", f"{tmp_path}/{where}"],
@@ -300,6 +303,9 @@ def test_the_commands(tmp_path: Path) -> None:
             over = CliRunner().invoke(app, ["crypto", *line, "-o", taken])
             assert over.exit_code == 2, line
             assert "never written over" in over.output
+    (tmp_path / "one.csv").write_text("a,b,c\n0.5,1,-1\n")
+    run("encrypt", "@one.csv", "--key", "@keys/secret.key", "-o", "@one.ct")
+    assert crypto.Encrypted.load(tmp_path / "one.ct").layout == "row"
     again = CliRunner().invoke(app, ["crypto", "keygen", f"{tmp_path}/keys", "--for", "linear", "--features", "3"])
     assert "has a secret.key already" in again.output
     with pytest.raises(InvalidValue, match="never written over"):
