@@ -52,6 +52,8 @@ class Model:
         for layer in self.layers:
             if layer.weights.ndim != 2 or layer.bias.shape != layer.weights.shape[:1]:
                 raise InvalidValue("A layer has weights of shape (outputs, inputs) and one bias for each output.")
+            if not (np.isfinite(layer.weights).all() and np.isfinite(layer.bias).all()):
+                raise InvalidValue("Weights and biases must be finite; found NaN or infinity. Fit the model again.")
             if not np.abs(layer.weights).max(axis=1).all():
                 raise InvalidValue("An output has only weights of 0: it is the same for every row. Leave it out.")
         if any(one.weights.shape[0] != other.weights.shape[1] for one, other in pairwise(self.layers)):

@@ -180,6 +180,13 @@ def test_modules_of_torch_are_what_they_compute() -> None:
             crypto.convert(module, radius=5.0)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_model_without_numbers_is_none(bad: float) -> None:
+    for weights, bias in (([[1.0, bad]], [0.0]), ([[1.0, 2.0]], [bad])):
+        with pytest.raises(InvalidValue, match="must be finite"):
+            crypto.Model((Layer(np.array(weights), np.array(bias)),), "identity")
+
+
 def test_links_do_not_stretch_an_error() -> None:
     scores = np.concatenate([rng.normal(0, scale, (300, 3)) for scale in (0.5, 5, 50, 1000)])
     moved = scores + rng.uniform(-1e-3, 1e-3, scores.shape)
