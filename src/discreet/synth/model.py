@@ -250,9 +250,7 @@ class Sample:
 
     def parts(self, at_once: int | None = None) -> Iterator[tuple[list[Codes], np.random.Generator]]:
         """The codes of some rows at a time, and the random numbers that draw their values."""
-        at_once = at_once or BATCH
-        random = np.random.default_rng(self.seed)
-        size = at_once or BATCH
+        random, size = np.random.default_rng(self.seed), at_once or BATCH
         for start in range(0, self.count, size):
             yield sample(self.tree, self.conditionals, min(size, self.count - start), random), random
 
