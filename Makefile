@@ -121,8 +121,8 @@ $(PEERS)/sklearn-1.7/.done: WANTED := -e . 'scikit-learn==1.7.2'
 $(PEERS)/sklearn-1.8/.done: WANTED := -e . 'scikit-learn==1.8.0'
 $(PEERS)/interpret/.done: WANTED := 'interpret-core==0.7.8' scikit-learn pandas
 $(PEERS)/pureldp/.done: WANTED := 'pure-ldp==1.2.0' scikit-learn matplotlib seaborn statsmodels 'xxhash==2.0.2'
-$(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10'
-$(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accounting
+$(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10' pyarrow
+$(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accounting pandas pyarrow
 $(PEERS)/opacus/.done: WANTED := 'opacus==1.6.0' 'torch==2.13.0' numpy
 $(PEERS)/jax/.done: WANTED := 'jax-privacy==2.0.0'
 $(PEERS)/art/.done: WANTED := 'adversarial-robustness-toolbox==1.20.1' 'torch==2.13.0' packaging 'setuptools<80'

@@ -11,6 +11,7 @@ its columns are left out where it is absent.
 from __future__ import annotations
 
 import argparse
+import gzip
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ def columns(folder: Path) -> dict[str, tuple[np.ndarray, tuple[float, float]]]:
     draw = np.random.default_rng(0)
     found = {"made up, deviation 2.8 within 0 to 5,000": (draw.normal(2000, 2.8, 20_000), (0.0, 5000.0))}
     if ADULT.exists():
+        lines = gzip.decompress((ADULT / "adult.data.gz").read_bytes()).decode().splitlines()
+        weights = np.array([float(line.split(",")[2]) for line in lines if line.count(",") == 14])
+        found["Adult, fnlwgt"] = (draw.permutation(weights), (0.0, 1_500_000.0))
         table = parquet.read_table(adult(folder / "adult.parquet"))
         for name, bounds in (("age", (17, 90)), ("hours", (1, 99))):
             values = table[name].to_numpy()

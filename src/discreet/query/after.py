@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +48,37 @@ class Released(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The released rows that HAVING leaves, and what is worked out of them; `shown` of them are in the answer, after LIMIT.
+
+    Noise decides which rows are shown, so that an interval of one of them would miss more often than it says. Of r rows of n
+    each may miss r / n times as rarely; then as large a share of those shown misses as is asked, on average (Benjamini &
+    Yekutieli 2005). A total holds if the intervals of all its rows do.
+    """
+
+    released: Released
+    rows: NDArray[np.intp]
+    shown: int
+
+    @property
+    def keys(self) -> list[tuple[Any, ...]]:
+        return [self.released.keys[row] for row in self.rows]
+
+    @property
+    def grouped(self) -> list[tuple[int, ...]]:
+        return [self.released.grouped[row] for row in self.rows]
+
+    @property
+    def confidence(self) -> float:
+        known, all_rows = self.released.confidence, len(self.released.keys)
+        return each(all_rows / max(1, self.shown), known) if self.shown < all_rows else known
+
+    def column(self, statistic: int, confidence: float) -> Cells:
+        value, low, high = self.released.column(statistic, confidence)
+        return value[self.rows], low[self.rows], high[self.rows]
+
+
 def evaluate(output: Output, noisy: Released) -> Cells:
     """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
     return _evaluate(output, noisy, each(max(1, len(output.statistics())), noisy.confidence))
@@ -58,7 +90,7 @@ def holds(output: Output, noisy: Released) -> NDArray[np.bool_]:
 
 
 def order(noisy: Released, rows: NDArray[np.intp], by: Sequence[tuple[Output, bool]]) -> NDArray[np.intp]:
-    """The rows sorted by ORDER BY; NULL comes last."""
+    """The places of rows sorted by ORDER BY; NULL comes last."""
     for output, falling in reversed(by):
         column = evaluate(output, noisy)[0].tolist()
         known = [i for i in rows if not values.missing(column[i])]

@@ -16,7 +16,7 @@ from discreet.query.cut import Share
 from discreet.query.engines.request import Plan, Request, Term
 from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.price import Priced
-from discreet.query.quantiles import Quantiles
+from discreet.query.quantiles import Measured, Quantiles
 from discreet.query.statistics.quantity import Quantity, ValueCount
 from discreet.query.statistics.statistic import CONFIDENCE, MOST_ROWS, PART, Cells, Statistic, each
 from discreet.query.together import Reach
@@ -61,7 +61,7 @@ class Noisy:
         self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
         self.cut: Share | None = None
         self.most_rows: Callable[[float], float] = lambda confidence: MOST_ROWS
-        self._ranked: dict[int, Mapping[float, Cells]] = {}
+        self._ranked: dict[int, Measured] = {}
         self._limits: dict[float, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def run(self, ask: Ask) -> Noisy:
@@ -153,7 +153,7 @@ class Noisy:
     def _scale(self, m: int) -> Fraction:
         return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
 
-    def _quantiles(self, m: int, counts: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
+    def _quantiles(self, m: int, counts: Mapping[str, Sequence[Any]]) -> Measured:
         measure = self.priced.measures[m]
         assert measure.bins is not None
         bins = measure.bins
@@ -164,21 +164,7 @@ class Noisy:
             row = rows.get(_plain_key(tuple(key)))
             if row is not None and place is not None:
                 histogram[row, int(place)] += int(weight)
-        asked = Quantiles(measure.ranks, self.priced.epsilons[m], measure.sensitivity, confidence=self._sure(bins.of))
-        chosen, low, high = asked.run(histogram)
-        width = (bins.high - bins.low) / bins.parts
-        middle = bins.low + (np.asarray(chosen) + 0.5) * width
-        cells = (middle, bins.low + np.asarray(low) * width, bins.low + (np.asarray(high) + 1) * width)
-        return {target: tuple(part[:, i] for part in cells) for i, target in enumerate(measure.ranks)}  # type: ignore[misc]
-
-    def _sure(self, of: Scalar) -> float:
-        """The confidence for quantiles of an expression: enough for the column that combines it with most others."""
-        question = self.priced.question
-        used = [(output.statistics(), output.totals()) for output in question.outputs]
-        rows = max(1, len(self.keys))  # of a total, the intervals in all rows hold at once
-        together = (len(indices) * (rows if total else 1) for indices, total in used
-                    if any(question.aggregates[i].of == of for i in indices))  # fmt: skip
-        return each(max([1, *together]), self.confidence)
+        return Quantiles(measure.ranks, self.priced.epsilons[m], measure.sensitivity).measure(histogram)
 
     @property
     def confidence(self) -> float:
@@ -210,14 +196,27 @@ class Noisy:
     def whole(self, quantity: Quantity) -> bool:
         return self.priced.measures[self.priced.place[quantity]].scale == 1
 
-    def reach(self, above: Quantity, below: Quantity, confidence: float) -> Reach | None:
-        tops, bottoms = self.priced.place[above], self.priced.place[below]
-        sure, (top, bottom) = self._rounding((tops, bottoms), confidence)
-        noise = self.priced.reach(tops, bottoms, sure)
-        return None if noise is None else lambda slope: noise(slope) + top + slope * bottom
+    def reach(self, quantities: Sequence[Quantity], confidence: float) -> Reach | None:
+        places = [self.priced.place[quantity] for quantity in quantities]
+        known, selector = np.ones(len(self.keys), bool), None
+        if self.priced.threshold in places:
+            selector, rest = self.priced.selector(), each(PART, confidence)
+            known, confidence = selector.surely(self.shown, 1 - rest), each(PART / (PART - 1), confidence)
+        sure, rounding = self._rounding(places, confidence)
+        noise = self.priced.reach(places, 1 - sure if selector is None else selector.given_shown(1 - sure))
+        if noise is None:
+            return None
+        return Reach(lambda weights: noise(weights) + sum(a * b for a, b in zip(weights, rounding)), known)
 
-    def ranked(self, quantity: Quantity, rank: float) -> Cells:
-        return self._ranked[self.priced.place[quantity]][rank]
+    def ranked(self, quantity: Quantity, rank: float, confidence: float) -> Cells:
+        place = self.priced.place[quantity]
+        measure, found = self.priced.measures[place], self._ranked[place]
+        assert measure.bins is not None
+        bins, i = measure.bins, measure.ranks.index(rank)
+        width = (bins.high - bins.low) / bins.parts
+        ends = (found.value, *found.interval(confidence))
+        value, low, high = (bins.low + (part[:, i] + at) * width for part, at in zip(ends, (0.5, 0.0, 1.0)))
+        return value, low, high
 
     def ends(self, quantity: Quantity, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval of the number without noise; of groups that were released by it, given that they were."""

@@ -7,7 +7,7 @@ docs/theory/query-statistics.md derives the sensitivities and the intervals.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -22,7 +22,7 @@ from discreet.noise import discrete_laplace, discrete_laplace_error, exponential
 from discreet.noise.grid import Grid
 from discreet.noise.samplers import Number, float_above, float_below, rational
 from discreet.query.operations import Kind, Op
-from discreet.query.quantiles import Quantiles
+from discreet.query.quantiles import SHARE, Quantiles
 from discreet.query.rows import Contribution, Floats, Ints, Rows, add, clipped_table, codes, column, numbers, public, weigh
 from discreet.query.statistics.quantity import Quantity, RowCount
 from discreet.query.statistics.statistic import MOST_ROWS, PART, Cells, Statistic, each
@@ -169,11 +169,11 @@ class _Released:
     def whole(self, quantity: Quantity) -> bool:
         return self._sums[quantity].contribution.one == 1
 
-    def reach(self, above: Quantity, below: Quantity, confidence: float) -> None:
+    def reach(self, quantities: Sequence[Quantity], confidence: float) -> None:
         """Each number has its own ends, and no more is known of them together."""
         return None
 
-    def ranked(self, quantity: Quantity, rank: float) -> Cells:
+    def ranked(self, quantity: Quantity, rank: float, confidence: float) -> Cells:
         raise InvalidValue("Quantiles of arrays are asked with quantile(values, rank, ...).")
 
 
@@ -204,7 +204,7 @@ def statistic(kind: type[Statistic], *, unit: Any, epsilon: Number, confidence: 
 
 
 def quantile(
-    *, unit: Any, epsilon: Number, bounds: Any, targets: Any, bins: int, confidence: float, interval_share: float = 0.5
+    *, unit: Any, epsilon: Number, bounds: Any, targets: Any, bins: int, confidence: float, interval_share: float = float(SHARE)
 ) -> ArrayMechanism:
     contribution = Contribution(unit)
     limits = bounds_pair(bounds)

@@ -118,7 +118,7 @@ def covariance(
 
 def quantile(
     values: Any, target: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, bins: int = 1024,
-    interval_share: float = 0.5, confidence: float = 0.95, ledger: LedgerLike | None = None, source: str = "data",
+    interval_share: float = 0.6, confidence: float = 0.95, ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The value that a share `target` of the rows is below, or several; 0 is the minimum and 1 the maximum.
 

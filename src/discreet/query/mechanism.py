@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.core import Claim, Game, Sequence, Unit
 from discreet.query import bounds
-from discreet.query.after import holds, order
+from discreet.query.after import Chosen, holds, order
 from discreet.query.answer import Noisy, Together, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
@@ -56,14 +56,11 @@ class SqlQuery:
         parts = [Noisy(one).run(data.aggregate) for one in self.priced.sets]
         keys = 1 + max((place for one in self.priced.sets for place in (one.question.sets or ((),))[0]), default=-1)
         noisy = parts[0] if self.priced.question.sets is None else Together(parts, keys)
-        rows, question = np.arange(len(noisy.keys)), self.priced.question
-        if question.having is not None:
-            rows = rows[holds(question.having, noisy)]
-        if question.order:
-            rows = order(noisy, rows, question.order)
-        rows = rows[question.skipped :]
-        rows = rows if question.limit is None else rows[: question.limit]
-        return answer_table(noisy, rows, self.nonnegative)
+        question = self.priced.question
+        rows = np.arange(len(noisy.keys)) if question.having is None else np.flatnonzero(holds(question.having, noisy))
+        left = Chosen(noisy, rows, len(rows))  # totals are of the rows that HAVING leaves, as in SQL
+        places = order(left, np.arange(len(rows)), question.order)[question.skipped :][: question.limit]
+        return answer_table(noisy, replace(left, shown=len(places)), places, self.nonnegative)
 
     def key(self, engine: Engine) -> str:
         """The same for an identical question of the same data only: what the engine is asked, and all that is done with it."""

@@ -132,6 +132,9 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
         having = Output(Op.NE, (having, Output(OutputOp.LITERAL, value=0.0, kind=Kind.NUMBER)), kind=Kind.BOOLEAN)
     if having is not None and having.kind != Kind.BOOLEAN:
         raise InvalidQuery("HAVING takes a condition on columns of the answer, such as n > 100.")
+    if having is not None and having.totals():
+        raise InvalidQuery("SUM(…) OVER (…) is of the groups that HAVING leaves; HAVING cannot ask for it. ORDER BY it, or pick "
+                           "rows of the answer.")  # fmt: skip
     rows = Select(first, joins, where, (), (), True)
     return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(answer), tuple(outputs), having, order, _limit(node),
                     _skipped(node), tuples, groups.sets)  # fmt: skip

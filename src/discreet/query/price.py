@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -24,7 +24,7 @@ from discreet.query.statistics.bias import Column, bias_columns
 from discreet.query.statistics.quantity import Bounding, Measure, Quantity, RowCount, UnitCount
 from discreet.query.statistics.statistic import CONFIDENCE, MOST_ROWS, TYPICAL
 from discreet.query.threshold import Threshold
-from discreet.query.together import Reach, of_box, of_laplace, of_normal
+from discreet.query.together import Weights, of_box, of_laplace, of_normal
 from discreet.query.tree import Output, Question, copies
 
 FINEST = 38  # binary digits of the steps between the middle of the bounds and their ends, where the noise fits
@@ -91,22 +91,23 @@ class Priced:
         scale = Fraction(self.measures[m].sensitivity) / Fraction(self.epsilons[m])
         return float(discrete_laplace_error(float(scale), confidence)) * self.step(m)
 
-    def reach(self, one: int, two: int, confidence: float) -> Reach | None:
-        """How far from 0 the noise of number `one` - slope x number `two` is, by slope; a step of each is for whole numbers."""
-        steps, joint = (self.step(one), self.step(two)), [m in self.joint for m in (one, two)]
-        if self.threshold in (one, two) or any(joint) != all(joint):
+    def reach(self, places: Sequence[int], failing: float) -> Callable[[Weights], float] | None:
+        """How far from 0 the noise of a weighted sum of these numbers is, but with probability `failing`; a step of each is for
+        whole numbers. None where some share a noise and some do not. Noise that is cut off at the threshold counts as whole."""
+        steps, joint = [self.step(m) for m in places], [m in self.joint for m in places]
+        if any(joint) != all(joint):
             return None
         noise = self.noise() if all(joint) else None
 
-        def reach(slope: float) -> float:
-            units = steps[0], slope * steps[1]
+        def reach(weights: Weights) -> float:
+            units = tuple(weight * step for weight, step in zip(weights, steps))
             if isinstance(noise, Joint):
-                return float(noise.scale) * of_box(*units, len(self.joint), confidence) + sum(units)
+                return float(noise.scale) * of_box(units, len(self.joint), failing) + sum(units)
             if noise is None:
-                scales = [float(self.measures[m].sensitivity / self.epsilons[m]) for m in (one, two)]
-                return of_laplace(scales[0] * units[0], scales[1] * units[1], confidence) + sum(units)
-            sigmas = [noise.sigmas[self.joint.index(m)] for m in (one, two)]
-            return of_normal(sigmas[0] * units[0], sigmas[1] * units[1], confidence) + sum(units)
+                scales = [float(self.measures[m].sensitivity / self.epsilons[m]) for m in places]
+                return of_laplace(tuple(a * b for a, b in zip(scales, units)), failing) + sum(units)
+            sigmas = [noise.sigmas[self.joint.index(m)] for m in places]
+            return of_normal(tuple(a * b for a, b in zip(sigmas, units)), failing) + sum(units)
 
         return reach
 

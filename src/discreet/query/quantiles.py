@@ -19,11 +19,13 @@ from discreet.noise.additive import Ints, fix, whole_numbers
 from discreet.noise.choose import CHUNK, choose, flip
 from discreet.noise.samplers import Number, float_above, rational
 from discreet.noise.source import Source, open_source
-from discreet.query.brackets import bracket
+from discreet.query.brackets import Cells, measured
 
 FINEST = 10_000  # the largest denominator of a target
 LARGEST = 1 << 60  # no score is larger; weights are clipped so that none would be
 EDGE = Fraction(1, 20)  # targets this near 0 or 1 are kept some ranks away from the end of the data
+SHARE = Fraction(3, 5)  # of epsilon, for the interval
+SETTLED = 0.75  # a value outside of the interval at this confidence is moved to its nearer end
 TIMES = 10  # so far away that all empty bins beyond the end together are this many times less likely than the right one
 
 
@@ -35,6 +37,24 @@ class QuantileBins(NamedTuple):
     high: Ints
 
 
+class Measured(NamedTuple):
+    """Chosen bins, groups x targets, and the noisy counts around them that intervals are made of."""
+
+    value: Ints
+    bins: int
+    cells: tuple[list[Cells], ...]  # of each target, in parts of the groups; none where no interval is bought
+
+    def interval(self, confidence: float) -> tuple[Ints, Ints]:
+        """The first and last bins of intervals, of which each holds the true quantile's with this probability."""
+        low, high = np.zeros_like(self.value), np.full_like(self.value, self.bins - 1)
+        for i, parts in enumerate(self.cells):
+            if parts:
+                low[:, i], high[:, i] = (
+                    np.concatenate(ends) for ends in zip(*(part.interval(1 - confidence) for part in parts))
+                )
+        return np.minimum(low, self.value), np.maximum(high, self.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Quantiles:
     """The bins of quantiles, each chosen by how deep its rank is inside or how far off, and intervals around them.
@@ -44,11 +64,11 @@ class Quantiles:
     `targets` are from 0 (the minimum) to 1 (the maximum); near either end the rank asked for stays far enough from the
     end of the data that the answer does not fall into the empty bins beyond it. Each target's interval holds the true
     quantile's bin with probability `confidence` and is made of noisy counts of cells around the value, paid for by
-    `interval_share` of epsilon; with a share of 0 it is all bins.
+    `interval_share` of epsilon; they also mend a value that is far off. With a share of 0 the interval is all bins.
 
     >>> median = Quantiles((0.5,), epsilon=1, sensitivity=1)
     >>> median.events
-    (NoisyMax(epsilon=0.5), Pure(epsilon=0.5))
+    (NoisyMax(epsilon=0.4), Pure(epsilon=0.6))
     >>> found = median.run([[0] * 10 + [5_000] + [0] * 5])
     >>> found.value.tolist(), found.low.tolist(), found.high.tolist()
     ([[10]], [[10]], [[10]])
@@ -65,7 +85,7 @@ class Quantiles:
         targets: Iterable[float],
         epsilon: Number,
         sensitivity: int,
-        interval_share: Number = Fraction(1, 2),
+        interval_share: Number = SHARE,
         confidence: float = 0.95,
     ) -> None:
         asked = check.items("targets", targets, "a list of numbers from 0 to 1")
@@ -97,31 +117,37 @@ class Quantiles:
 
     def run(self, histograms: Any) -> QuantileBins:
         """Bins of each group's quantiles, from an array of whole-number weights, groups x bins."""
+        found = self.measure(histograms)
+        return QuantileBins(found.value, *found.interval(self.confidence))
+
+    def measure(self, histograms: Any) -> Measured:
+        """The same, with intervals at any confidence that is asked for later."""
         weights = whole_numbers(histograms)
         if isinstance(weights, int) or weights.ndim != 2 or not weights.shape[1]:
             raise InvalidValue("histograms must be an array of whole numbers, groups x bins, with at least one bin.")
-        shape = (len(weights), len(self.targets))
-        chosen = QuantileBins(*(np.empty(shape, np.int64) for _ in range(3)))
+        value = np.empty((len(weights), len(self.targets)), np.int64)
+        cells: tuple[list[Cells], ...] = tuple([] for _ in self.targets)
         step = max(1, CHUNK // weights.shape[1])
         source = open_source()
         for start in range(0, len(weights), step):
             part = _Ranks(weights[start : start + step])
             for i, target in enumerate(self.targets):
-                ends = self._run_one(part, target, source)
-                for column, end in zip(chosen, ends):
-                    column[start : start + step, i] = end
+                value[start : start + step, i], around = self._run_one(part, target, source)
+                cells[i].extend(around)
         order = np.argsort([float(q) for q in self.targets], kind="stable")
-        chosen.value[:, order] = np.sort(chosen.value, axis=1)  # a larger target's value is not the smaller
-        return QuantileBins(chosen.value, np.minimum(chosen.low, chosen.value), np.maximum(chosen.high, chosen.value))
+        value[:, order] = np.sort(value, axis=1)  # a larger target's value is not the smaller
+        return Measured(value, weights.shape[1], cells)
 
-    def _run_one(self, ranks: _Ranks, target: Fraction, source: Source) -> tuple[Ints, Ints, Ints]:
-        bins = ranks.bins
+    def _run_one(self, ranks: _Ranks, target: Fraction, source: Source) -> tuple[Ints, list[Cells]]:
         scores, rate = self._value_scores(ranks, target)
         value = self._choose(scores, rate, source)
         if not self._end_epsilon:
-            return value, np.zeros_like(value), np.full_like(value, bins - 1)
-        low, high = bracket(ranks.upto, value, target, self.sensitivity / self._end_epsilon, (1 - self.confidence) / 2)
-        return value, low, high
+            return value, []
+        cells = measured(ranks.upto, value, target, self.sensitivity / self._end_epsilon)
+        if EDGE < target < 1 - EDGE:
+            near = cells.interval(1 - SETTLED)
+            value = np.clip(value, np.minimum(near[0], ranks.bins - 1), np.maximum(*near))
+        return value, [cells]
 
     def _choose(self, scores: Ints, rate: Fraction, source: Source) -> Ints:
         return choose(scores, rate, None, source) if len(self.targets) > 1 else flip(scores, rate, source)

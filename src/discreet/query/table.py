@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.query import arrow
-from discreet.query.after import evaluate
+from discreet.query.after import Chosen, evaluate
 from discreet.query.answer import Noisy, Together, shown_plan
 from discreet.query.cut import KEY, note
 from discreet.query.explain import shown_noise
@@ -36,21 +36,20 @@ def has_interval(output: Output) -> bool:
     return output.kind in NUMBERS and bool(output.statistics())
 
 
-def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
-    """The released rows that are asked for, in this order, with the ends of an interval beside each number."""
+def answer_table(noisy: Noisy | Together, left: Chosen, places: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
+    """The rows at these places of those that are left, in this order, with the ends of an interval beside each number."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {}
-    question = noisy.priced.question
+    question, known = noisy.priced.question, left.keys
     for name, output in zip(question.names, question.outputs):
-        value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
         if output.op == OutputOp.LITERAL:
-            columns[name] = arrow.constant(output.value, len(rows))
+            columns[name] = arrow.constant(output.value, len(places))
             continue
         if output.op == OutputOp.KEY:
-            keys = [noisy.keys[row][output.value] for row in rows]
-            columns[name] = arrow.column(keys, output.kind)
+            columns[name] = arrow.column([known[place][output.value] for place in places], output.kind)
             continue
+        value, low, high = (np.asarray(part)[places] for part in evaluate(output, left))
         if not has_interval(output):
             kind = Kind.NUMBER if output.kind in NUMBERS else output.kind
             columns[name] = arrow.column([None if missing(one) else one for one in value.tolist()], kind)
@@ -59,15 +58,15 @@ def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegativ
             column = np.asarray(part, float)
             columns[name + suffix] = arrow.known(np.maximum(column, 0.0) if nonnegative else column)
     for name, share in noisy.priced.shares:
-        for suffix, part in zip(ENDS, noisy.statistic(share, noisy.confidence)):
-            columns[name + suffix] = arrow.numbers(part[rows])
-    return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata(_metadata(noisy))
+        for suffix, part in zip(ENDS, noisy.statistic(share, left.confidence)):
+            columns[name + suffix] = arrow.numbers(part[left.rows[places]])
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata(_metadata(noisy, left))
 
 
-def _metadata(noisy: Noisy | Together) -> dict[str, str]:
+def _metadata(noisy: Noisy | Together, left: Chosen) -> dict[str, str]:
     """What is told of the whole answer."""
     told = noisy.cut and note(noisy.cut, noisy.priced.plan.rows)
-    return {"discreet": _note(noisy), **({KEY: told} if told else {})}
+    return {"discreet": _note(noisy, left), **({KEY: told} if told else {})}
 
 
 def bounding_note(answer: pa.Table) -> str | None:
@@ -76,13 +75,19 @@ def bounding_note(answer: pa.Table) -> str | None:
     return None if told is None else told.decode()
 
 
-def _note(noisy: Noisy | Together) -> str:
+def _note(noisy: Noisy | Together, left: Chosen) -> str:
     shares, kind = ", ".join(share.name for share in noisy.priced.shares), shown_noise(noisy.priced)
     plans = "; ".join(dict.fromkeys(shown_plan(one.plan) for one in noisy.priced.sets))
+    some = left.shown < len(noisy.keys)
     return (
         (
             f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
             f"({plans}) and clamping to bounds bring is not included"
+        )
+        + (
+            f"; noise chose {left.shown} of {len(noisy.keys)} rows: intervals are wider, for that to hold of those"
+            if some
+            else ""
         )
         + (f"; how much of the data they touch: {shares}" if shares else "")
         + (f"; noise: {kind}" if kind else "")

@@ -24,6 +24,7 @@ from discreet.noise.source import Source, open_source
 from discreet.query.joint import MOST_NUMBERS, above, above_bounds, box, least
 
 LARGEST = 1 << 61  # the largest bound on the noise: counts up to 2^62 plus noise fit int64
+RARELY = 1 << 10  # a group that is left out less than once in so many times is as good as always shown
 TOO_WIDE = "The noise would be larger than int64 holds; choose a larger epsilon, or coarser whole numbers for the counts."
 
 
@@ -151,6 +152,16 @@ class Threshold:
         y = np.atleast_1d(whole_numbers((shown - far).astype(np.int64)))
         half = (1 - check.open_fraction("confidence", confidence)) / 2
         return self._least_count(y, half) + far, y + self._within(half) + far
+
+    def surely(self, noisy: Any, failing: float) -> NDArray[np.bool_]:
+        """Groups so far above the bound, by their noisy counts, that they are shown but once in `RARELY` times; of one that is
+        not, this holds with probability `failing` at most."""
+        low, _ = self.limits(noisy, 1 - 2 * failing)
+        return 1 - self._shown(np.minimum(low, 2 * self.bound + 1).astype(np.int64)) <= 1 / RARELY
+
+    def given_shown(self, failing: float) -> float:
+        """What whole noise may fail with, for the noise of such a group, given that it is shown, to fail with this."""
+        return failing * (1 - 1 / RARELY) * (1 - 2 * _edge(float(self.scale), self.numbers, self.bound)) * (1 - 1e-9)
 
     def _least_count(self, y: Ints, half: float) -> Ints:
         """The least count that reaches y with probability `half` or more, if it is shown; that grows with the count."""

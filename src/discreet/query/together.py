@@ -1,30 +1,49 @@
-"""The noise of a x - slope y, where x and y are two noisy numbers of a group: what the interval of a mean is made of."""
+"""The noise of a weighted sum of several noisy numbers of a group: what intervals of sums, means and variances are made of.
+
+docs/theory/query-joint.md says why such an interval holds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Reach = Callable[[float], float | Floats]  # of a slope: how far x - slope y is from the same without noise, at some confidence
-NODES = 400  # of the integral over the size of a box
-HALVES = 50  # further ones, towards the largest sizes, for confidences near 1
+Weights = tuple[float, ...]
 FAR = 1 << 12  # starting points: as far as noise is looked for, at any confidence that a float can say
 CELLS = 32  # of the range of a mean, in each of which one bound on the noise is used
+APART = 1.01  # neighbouring scales of Laplace noise: nearer ones are moved apart, or digits would be lost
+LEAST = 3e-2  # of the largest weight: smaller ones count as that, for the same reason
+SURE = 1e-9  # so little may the interval miss before rounding of floats matters
+
+
+class Reach(NamedTuple):
+    """How far a weighted sum of noisy numbers is from what it is of the rows as they are, at most, by weights, at some
+    confidence; and the groups of which that is so. Of the others it holds for all groups that might have been released."""
+
+    of: Callable[[Weights], float | Floats]
+    known: NDArray[np.bool_]
+
+    def of_group(self, i: int, weights: Weights) -> float:
+        """Of one group; the weights are rounded up, so that most groups share them."""
+        near = tuple(float(f"{weight:.4g}") * (1 + 5e-4) for weight in weights)
+        return float(np.broadcast_to(self.of(near), self.known.shape)[i])
 
 
 def quotient(top: Floats, bottom: Floats, reach: Reach, half: float) -> tuple[Floats, Floats]:
-    """The ends of all m within +-half with |top - m bottom| <= reach(m): an interval for the mean, by Fieller's argument.
+    """The ends of all m within +-half with |top - m bottom| <= reach(1, m): an interval for the mean, by Fieller's argument.
 
-    The true m satisfies it whenever the noise of top - m bottom is within reach(m), so that the confidence is that of `reach`.
+    The true m satisfies it whenever the noise of top - m bottom is within reach(1, m): the confidence is that of `reach`.
     """
     edges = np.linspace(-half, half, CELLS + 1)
-    most = np.array([reach(abs(edge)) for edge in edges])
+    most = np.array([reach.of((1.0, abs(edge))) for edge in edges])
     most = np.maximum(most[1:], most[:-1]).T  # the noise grows with |m|, so that of a cell is most at one of its ends
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = [(top[:, None] + side * most) / bottom[:, None] for side in (-1, 1)]
@@ -38,68 +57,70 @@ def quotient(top: Floats, bottom: Floats, reach: Reach, half: float) -> tuple[Fl
     return np.where(none, -half, lowest), np.where(none, half, highest)
 
 
-@lru_cache(4096)
-def of_laplace(one: float, two: float, confidence: float) -> float:
-    """A t with Pr[|x - y| > t] <= 1 - confidence, of Laplace noise of two scales."""
-    a, b = max(one, two), min(one, two)
-    if a - b < 1e-6 * a:
-        return _least(lambda t: math.exp(-t / a) * (1 + t / (2 * a)), a, confidence)
-    if b == 0:
-        return a * -math.log(1 - confidence)
-    return _least(lambda t: (a * a * math.exp(-t / a) - b * b * math.exp(-t / b)) / (a * a - b * b), a, confidence)
-
-
-def of_box(one: float, two: float, size: int, confidence: float) -> float:
-    """The same of two numbers of a box [-K, K]^size whose K / scale has density ~ k^size exp(-k); scaled by `one` and `two`."""
-    a, b = max(one, two), min(one, two)
-    return a * _of_box(float(f"{b / a:.6g}") * (1 + 1e-5), size, confidence)
+def of_laplace(scales: Weights, failing: float) -> float:
+    """A t that a sum of Laplace numbers of these scales passes in magnitude with probability `failing` at most."""
+    known = sorted((scale for scale in scales if scale > 0), reverse=True)
+    if not known or failing < SURE:
+        return sum(scale * -math.log(failing / len(known)) for scale in known)
+    return known[0] * _of_laplace(_rounded(known), failing)
 
 
 @lru_cache(4096)
-def _of_box(b: float, size: int, confidence: float) -> float:
-    a, (sides, chances) = 1.0, _sides(size)
+def _of_laplace(scales: Weights, failing: float) -> float:
+    apart: list[float] = []  # a larger scale is noise and more noise, so that it is passed at least as often
+    for scale in reversed(scales):
+        apart.append(max(scale, APART * apart[-1]) if apart else scale)
+    parts = [math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart]
+    return _least(lambda t: sum(part * math.exp(-t / a) for part, a in zip(parts, apart)), failing)
+
+
+def of_box(weights: Weights, size: int, failing: float) -> float:
+    """The same of numbers of a box [-K, K]^size, each times its weight, where K has density ~ k^size exp(-k)."""
+    known = sorted((weight for weight in weights if weight > 0), reverse=True)
+    if not known or failing < SURE:
+        return sum(weight * _of_box((1.0,), size, failing / len(known)) for weight in known)
+    return known[0] * _of_box(_rounded([max(weight, LEAST * known[0]) for weight in known]), size, failing)
+
+
+@lru_cache(4096)
+def _of_box(weights: Weights, size: int, failing: float) -> float:
+    """Given K, the sum of uniform numbers passes t with probability 1 / (n! (2K)^n) times a sum of (c K - t)^n over all signed
+    sums c of the weights above t / K, by the sign and by the product of the weights; that has a mean over K in closed form."""
+    n = len(weights)
+    sums = [(math.prod(signs), total) for signs in product((1, -1), repeat=n)
+            if (total := sum(a * b for a, b in zip(signs, weights))) > 0]  # fmt: skip
+    parts = [math.comb(size - n, j) * math.factorial(n + j) / math.factorial(n) / math.factorial(size)
+             for j in range(size - n + 1)]  # fmt: skip
+    whole = 2.0 ** (n - 1) * math.prod(weights)
 
     def beyond(t: float) -> float:
-        wide, narrow = a * sides, b * sides
-        near = 1 - t / wide
-        far = (wide + narrow - t) ** 2 / (4 * wide * np.maximum(narrow, 1e-300))
-        parts = np.where(t >= wide + narrow, 0.0, np.where(t < wide - narrow, near, far))
-        return float(parts @ chances[:-1]) + float(chances[-1])  # as if the last part, which has no largest K, were beyond
+        passed = 0.0
+        for sign, total in sums:
+            x = t / total
+            passed += sign * total**n * math.exp(-x) * sum(part * x ** (size - n - j) for j, part in enumerate(parts))
+        return passed / whole
 
-    return _least(beyond, a * size, confidence)
-
-
-@lru_cache(32)
-def _sides(size: int) -> tuple[Floats, Floats]:
-    """The largest K / scale of parts of its distribution, a gamma distribution of whole shape, by bisection from above; and the
-    chance of each part, with that of what is left: NODES equal ones, then halves of what is left."""
-    past = np.concatenate([1 - np.arange(1, NODES) / NODES, 0.5 ** np.arange(1, HALVES) / NODES])
-    low, high = np.zeros(len(past)), np.full(len(past), 8.0 * (size + 1) + 2 * HALVES)
-    for _ in range(60):
-        middle = (low + high) / 2
-        part = np.ones(len(past))
-        left = part.copy()
-        for k in range(1, size + 1):  # Pr[K > t] = exp(-t) times the sum of t^k / k!
-            part = part * middle / k
-            left += part
-        more = np.exp(-middle) * left > past
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return high, -np.diff(np.concatenate([[1.0], past, [0.0]]))
+    return _least(beyond, failing)
 
 
-def of_normal(one: float, two: float, confidence: float) -> float:
-    """The same of Gaussian noise of two standard deviations."""
-    return math.hypot(one, two) * -NormalDist().inv_cdf((1 - confidence) / 2)
+def of_normal(deviations: Weights, failing: float) -> float:
+    """The same of Gaussian numbers of these standard deviations."""
+    return math.hypot(*deviations) * -NormalDist().inv_cdf(failing / 2)
 
 
-def _least(beyond: Callable[[float], float], start: float, confidence: float) -> float:
-    """The least t that is passed with probability 1 - confidence or less, or a hair more."""
-    low, high = 0.0, start
-    while beyond(high) > 1 - confidence:
+def _rounded(known: list[float]) -> Weights:
+    """By the largest, rounded up."""
+    return (1.0, *(min(1.0, float(f"{weight / known[0]:.6g}") * (1 + 1e-5)) for weight in known[1:]))
+
+
+def _least(beyond: Callable[[float], float], failing: float) -> float:
+    """The least t that is passed with probability `failing` or less, or a hair more."""
+    low, high = 0.0, 1.0
+    while beyond(high) > failing:
         low, high = high, 2 * high
-        if high > FAR * start:
+        if high > FAR:
             return math.inf
-    for _ in range(24):
+    for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if beyond(middle) > 1 - confidence else (low, middle)
+        low, high = (middle, high) if beyond(middle) > failing else (low, middle)
     return high

@@ -18,11 +18,14 @@ from discreet.query.statistics.statistic import (
     Statistic,
     clipped,
     each,
+    narrowed,
     ratio,
     within,
     within_typical,
 )
-from discreet.query.together import Reach, quotient
+from discreet.query.together import Floats, Reach, quotient
+
+FEW = 1 << 6  # one in so many of the answers that the interval of a variance may miss are for the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,11 @@ class Sum(_Bounded):
         value = noisy.value(self.centred) + self.middle * noisy.value(self.count)
         sums, counts = (noisy.ends(quantity, each(2, confidence)) for quantity in (self.centred, self.count))
         low, high = (sums[i] + self.middle * counts[i if self.middle >= 0 else 1 - i] for i in (0, 1))
-        return value, low, high
+        reach = noisy.reach((self.centred, self.count), confidence)
+        if reach is None:
+            return value, low, high
+        error = reach.of((1.0, abs(self.middle)))
+        return narrowed((value, low, high), value - error, value + error, reach)
 
     def expected_error(self, errors: ExpectedErrors) -> str:
         if self.plain in errors:
@@ -94,11 +101,16 @@ class Mean(_Bounded):
         return {self.count: 0.5, self.centred: math.sqrt(0.75)}  # of a mean halfway to a bound; together as wrong as a count
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
-        value, low, high = ratio(noisy, self.centred, self.count, each(2, confidence))
-        reach = noisy.reach(self.centred, self.count, confidence)
-        if reach is not None:
-            low, high = quotient(noisy.value(self.centred), noisy.value(self.count), reach, self.half)
+        value, low, high = self.distance(noisy, confidence)
         return clipped((self.middle + value, self.middle + low, self.middle + high), *self.bounds)
+
+    def distance(self, noisy: NoisyNumbers, confidence: float) -> Cells:
+        """The mean distance from the middle."""
+        rough = ratio(noisy, self.centred, self.count, each(2, confidence))
+        reach = noisy.reach((self.centred, self.count), confidence)
+        if reach is None:
+            return rough
+        return narrowed(rough, *quotient(noisy.value(self.centred), noisy.value(self.count), reach, self.half), reach)
 
     def expected_error(self, errors: ExpectedErrors) -> str:
         return within_typical(errors.half_width(self.centred))
@@ -122,16 +134,30 @@ class Variance(Mean):
         return {**Mean.measures(self, others), self.squares: 1.0}
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
-        means, squares = (noisy.reach(part, self.count, each(2, confidence)) for part in (self.centred, self.squares))
-        if means is None or squares is None:
-            return self.spread(noisy, each(3, confidence))
-        return self._within(self._mean_of(noisy, self.centred, means, self.half),
-                            self._mean_of(noisy, self.squares, squares, self.half**2 / 2))  # fmt: skip
+        rough = self.spread(noisy, each(3, confidence))
+        reach = noisy.reach((self.squares, self.centred, self.count), each(FEW / (FEW - 1), confidence))
+        if reach is None:
+            return rough
+        means = self.distance(noisy, each(FEW, confidence))
+        return narrowed(rough, *self._ends(noisy, rough[0], clipped(means, -self.half, self.half), reach), reach)
 
-    def _mean_of(self, noisy: NoisyNumbers, above: Quantity, reach: Reach, half: float) -> Cells:
-        """A mean within +-half, with an interval from the noise of its sum less itself times the count."""
-        value, *_ = ratio(noisy, above, self.count, 0.5)
-        return value, *quotient(noisy.value(above), noisy.value(self.count), reach, half)
+    def _ends(self, noisy: NoisyNumbers, value: Floats, means: Cells, reach: Reach) -> tuple[Floats, Floats]:
+        """The variance v. For the true mean m the sum of squares - 2 m x the sum + (m^2 - v) x the count is all noise; it is
+        the count times (v' + (m - m')^2 - v) of the noisy ones; m is within its own interval."""
+        count, squares, sums = (noisy.value(quantity) for quantity in (self.count, self.squares, self.centred))
+        most, shift = self.half**2, self.squares.shift
+        low, high = np.zeros_like(value), np.full_like(value, most)
+        for i in np.flatnonzero(count > 0).tolist():
+            m, around = sums[i] / count[i], [part[i] for part in means[1:]]
+            middle = shift + squares[i] / count[i] - m * m
+            off = [(end - m) ** 2 for end in around]
+            nearest = 0.0 if around[0] <= m <= around[1] else min(off)
+            for _ in range(2):  # the noise by the largest variance there may be, then by that of the interval
+                weight = max(abs(shift + a - b) for a in (0.0, max(end * end for end in around)) for b in (low[i], high[i]))
+                error = reach.of_group(i, (1.0, 2 * max(map(abs, around)), weight)) / count[i]
+                low[i] = min(max(middle + nearest - error, 0.0), most)
+                high[i] = min(max(middle + max(off) + error, 0.0), most)
+        return low, high
 
     def spread(self, noisy: NoisyNumbers, confidence: float, count: RowCount | None = None) -> Cells:
         """The variance, if all three intervals have this confidence; `count` is another one of the same rows."""

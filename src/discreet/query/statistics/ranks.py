@@ -53,8 +53,7 @@ class Quantile(Statistic):
         return {self.histogram: 1.0}  # its rank is about as wrong as a count
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
-        """The ends were chosen when the histogram was measured, at the confidence the answer needs."""
-        return noisy.ranked(self.histogram, self.rank)
+        return noisy.ranked(self.histogram, self.rank, confidence)
 
     def expected_error(self, errors: ExpectedErrors) -> str:
         return "of the values themselves, none in between; depends on how the values lie; its interval comes with the answer"

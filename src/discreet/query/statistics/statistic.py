@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -45,8 +45,8 @@ class NoisyNumbers(Protocol):
         """The interval of the number without noise, at this confidence."""
         ...
 
-    def reach(self, above: Quantity, below: Quantity, confidence: float) -> Reach | None:
-        """How far above - slope below is from what it is of the rows as they are, at most, by slope, at this confidence; None
+    def reach(self, quantities: Sequence[Quantity], confidence: float) -> Reach | None:
+        """How far a weighted sum of these numbers is from what it is of the rows as they are, at most, at this confidence; None
         where both ends of each number are all that is known."""
         ...
 
@@ -54,8 +54,8 @@ class NoisyNumbers(Protocol):
         """Whether the number without noise is whole."""
         ...
 
-    def ranked(self, quantity: Quantity, rank: float) -> Cells:
-        """The quantile of this rank that was chosen from a histogram, with its interval."""
+    def ranked(self, quantity: Quantity, rank: float, confidence: float) -> Cells:
+        """The quantile of this rank that was chosen from a histogram, with its interval at this confidence."""
         ...
 
 
@@ -140,6 +140,13 @@ def ratio(noisy: NoisyNumbers, above: Quantity, below: Quantity, confidence: flo
         low = np.where(least > 0, np.minimum(a / least, a / most), -math.inf)
         high = np.where(least > 0, np.maximum(b / least, b / most), math.inf)
     return value, low, high
+
+
+def narrowed(rough: Cells, low: NDArray[Any], high: NDArray[Any], reach: Reach) -> Cells:
+    """An interval from the noise of a weighted sum, where that is known; of other groups also the rough one."""
+    value, least, most = rough
+    low, high = np.where(reach.known, low, np.minimum(low, least)), np.where(reach.known, high, np.maximum(high, most))
+    return value, np.minimum(low, value), np.maximum(high, value)
 
 
 def clipped(cells: Cells, low: float, high: float) -> Cells:
