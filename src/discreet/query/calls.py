@@ -11,7 +11,7 @@ from discreet.errors import InvalidQuery
 from discreet.query.operations import Kind, Op
 from discreet.query.relations import more_than_one
 from discreet.query.scalars.expression import Scope, scalar
-from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
+from discreet.query.scalars.operands import LONG, finite, number, number_literal, refused, text_of, truth
 from discreet.query.tree import Join, Relation, Scalar, is_unit
 
 MOST_TOGETHER = 16  # columns whose combinations are counted
@@ -58,13 +58,13 @@ class Call:
     def check_single(self) -> None:
         """Refuse more than one argument, and none."""
         if self.node.expressions or self.argument is None:
-            raise InvalidQuery(f"{self.node.sql()[:60]}: COUNT takes one expression.")
+            raise InvalidQuery(f"{text_of(self.node)}: COUNT takes one expression.")
 
     def expression(self) -> Scalar:
         """The argument, of any kind but NULL."""
         value = scalar(self._kept(), self.sources.scope)
         if value.kind == Kind.NULL:
-            raise InvalidQuery(f"{self.node.sql()[:60]} is always 0. Leave it out.")
+            raise InvalidQuery(f"{text_of(self.node)} is always 0. Leave it out.")
         return value
 
     def bounded(self) -> Scalar:
@@ -74,17 +74,18 @@ class Call:
             or (not isinstance(self.node, exp.Anonymous) and more_than_one(self.node))
             or isinstance(self.argument, (exp.Distinct, exp.Order, exp.Star))
         ):
-            raise InvalidQuery(f"{self.node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
+            raise InvalidQuery(f"{text_of(self.node)} is not known here; it takes one expression over the columns of a row.")
         kept = self._kept()
         value = number(scalar(kept, self.sources.scope), self.node)
         if finite(value.bounds) is None or value.bounds is None:
-            text = kept.sql("duckdb") if len(kept.sql("duckdb")) < 80 else "…"
+            asked, text = text_of(self.node, 60, "duckdb"), text_of(kept, LONG, "duckdb")
+            text = text if len(text) < 80 else "…"
             raise InvalidQuery(
-                f"{self.node.sql('duckdb')[:60]} needs bounds: without them one person could move it by any amount. Say them, "
+                f"{asked} needs bounds: without them one person could move it by any amount. Say them, "
                 f"such as bounds={{'{kept.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({text}, 0), 100)."
             )
         if value.bounds[0] == value.bounds[1]:
-            raise InvalidQuery(f"{self.node.sql()[:60]} is of a constant. Use COUNT(*).")
+            raise InvalidQuery(f"{text_of(self.node)} is of a constant. Use COUNT(*).")
         return value
 
     def rows_where(self, condition: Any) -> Scalar:
@@ -118,9 +119,9 @@ class Call:
         whole = len(items) == 1 and isinstance(items[0], exp.Tuple)
         items = items[0].expressions if whole else items
         if not items:
-            raise InvalidQuery(f"{self.node.sql()[:60]}: DISTINCT takes at least one column.")
+            raise InvalidQuery(f"{text_of(self.node)}: DISTINCT takes at least one column.")
         if len(items) > MOST_TOGETHER:
-            raise InvalidQuery(f"{self.node.sql()[:60]}: DISTINCT takes at most {MOST_TOGETHER} columns.")
+            raise InvalidQuery(f"{text_of(self.node)}: DISTINCT takes at most {MOST_TOGETHER} columns.")
         if len(items) == 1 and not whole:
             alone = (replace(self, argument=items[0]).expression(),)
             return alone, _known(alone)

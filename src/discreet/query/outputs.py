@@ -16,7 +16,7 @@ from discreet.errors import InvalidQuery
 from discreet.query.calls import Sources, read_call
 from discreet.query.operations import NUMBERS, Kind, Op, OutputOp
 from discreet.query.scalars.expression import Scope, has_rule, scalar
-from discreet.query.scalars.operands import refused
+from discreet.query.scalars.operands import LONG, refused, text_of
 from discreet.query.statistics import Statistic
 from discreet.query.tree import Field, Output, Scalar
 
@@ -63,10 +63,10 @@ def named_outputs(item: Any, reading: Reading, before: Mapping[str, Output]) -> 
     kind = None if call is None else reading.functions.get(call.name)
     several = {} if call is None or kind is None else kind.read_columns(call)
     if call is not None and several:
-        stem = alias or f"quantile_{call.argument.sql()}"[:60]
+        stem = alias or f"quantile_{text_of(call.argument, LONG)}"[:60]
         return [(stem + suffix, reading.statistic(statistic)) for suffix, statistic in several.items()]
     output = read_output(inner, reading, lambda node: _unless_column(node, reading, before))
-    return [(alias or (inner.name if isinstance(inner, exp.Column) else inner.sql()[:60].lower()), output)]
+    return [(alias or (inner.name if isinstance(inner, exp.Column) else text_of(inner).lower()), output)]
 
 
 def _unless_column(node: Any, reading: Reading, aliases: Mapping[str, Output]) -> Output | None:
@@ -101,7 +101,7 @@ def read_output(node: Any, reading: Reading, rule: Rule) -> Output:
     except InvalidQuery as error:
         raise InvalidQuery(_NAME.sub(lambda name: placing.texts[int(name[1])], str(error))) from None
     if value.kind == Kind.NULL:
-        raise InvalidQuery(f"{node.sql()[:60]} is always NULL. Leave it out.")
+        raise InvalidQuery(f"{text_of(node)} is always NULL. Leave it out.")
     return _output(value, parts)
 
 
@@ -133,12 +133,12 @@ class _Placing:
         found = self.rule(node) or self.reading.find_key(node) or self._whole(node) or self._statistic(node)
         if found is not None:
             self.parts.append(found)
-            self.texts.append(node.sql("duckdb")[:60])
+            self.texts.append(text_of(node, 60, "duckdb"))
             return exp.column(f"p{len(self.parts) - 1}", table=RELEASED)
         if isinstance(node, exp.Column) and node.table != RELEASED:
             scalar(node, self.reading.sources.scope)  # a name that is not there is told first
             raise InvalidQuery(
-                f"{node.sql()} is neither in GROUP BY nor inside a statistic. Add it to GROUP BY, or take its AVG, …"
+                f"{text_of(node, LONG)} is neither in GROUP BY nor inside a statistic. Add it to GROUP BY, or take its AVG, …"
             )
         if isinstance(node, exp.Func) and not has_rule(node):
             raise refused(node)
@@ -157,7 +157,7 @@ class _Placing:
             return None
         key = self.reading.find_key(node.expressions[0]) if len(node.expressions) == 1 else None
         if key is None:
-            raise InvalidQuery(f"{node.sql()[:60]}: GROUPING takes one key of GROUP BY.")
+            raise InvalidQuery(f"{text_of(node)}: GROUPING takes one key of GROUP BY.")
         return Output(OutputOp.GROUPING, value=key.value, kind=Kind.INTEGER)
 
     def _total(self, node: Any) -> Output:
@@ -168,8 +168,8 @@ class _Placing:
             raise refused(node)
         value = read_output(inner.this, self.reading, self.rule)
         if value.kind not in NUMBERS:
-            raise InvalidQuery(f"{node.sql()[:60]} adds up {value.kind}. Add up numbers of the answer.")
+            raise InvalidQuery(f"{text_of(node)} adds up {value.kind}. Add up numbers of the answer.")
         keys = [read_output(key, self.reading, self.rule) for key in node.args.get("partition_by") or ()]
         if any(key.op != OutputOp.KEY for key in keys):
-            raise InvalidQuery(f"{node.sql()[:60]}: PARTITION BY takes keys of GROUP BY.")
+            raise InvalidQuery(f"{text_of(node)}: PARTITION BY takes keys of GROUP BY.")
         return Output(OutputOp.TOTAL, (value,), tuple(key.value for key in keys))

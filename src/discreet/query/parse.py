@@ -13,13 +13,14 @@ from sqlglot.dialects.tsql import TSQL
 from sqlglot.errors import SqlglotError
 
 from discreet.core import check
-from discreet.errors import InvalidQuery
+from discreet.errors import DiscreetError, InvalidQuery
 from discreet.query.calls import Sources
 from discreet.query.groups import Lists, grouping, listed
 from discreet.query.operations import Kind, Op, OutputOp
 from discreet.query.outputs import Reading, later, named_outputs
 from discreet.query.relations import Catalogue, is_unit_column, plain, sources, where_of
 from discreet.query.scalars.expression import Scope, scalar
+from discreet.query.scalars.operands import LONG, text_of
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.tree import Output, Question, Scalar, Select
 
@@ -41,8 +42,6 @@ def _tree(text: str) -> Any:
         statements = _statements(text)
     except SqlglotError as error:
         raise InvalidQuery(f"This is not SQL: {_first_line(error)}") from None
-    except RecursionError:
-        raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
     if len(statements) != 1:
         raise InvalidQuery(f"Ask one query at a time; got {len(statements)}.")
     return statements[0]
@@ -80,8 +79,12 @@ def parse(
     try:
         functions = {name: kind for kind in statistics for name in kind.functions}
         return _question(_tree(text), catalogue, functions, lists or {})
+    except DiscreetError:
+        raise
     except RecursionError:
         raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
+    except Exception as error:  # trees of sqlglot that no rule here foresaw: nothing was charged, and no row read
+        raise InvalidQuery("This query has a part that private SQL cannot read. Write it in simpler parts.") from error
 
 
 def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Statistic]], lists: Lists) -> Question:
@@ -133,7 +136,7 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
     if having is not None and having.kind != Kind.BOOLEAN:
         raise InvalidQuery("HAVING takes a condition on columns of the answer, such as n > 100.")
     if having is not None and having.totals():
-        raise InvalidQuery("SUM(…) OVER (…) is of the groups that HAVING leaves; HAVING cannot ask for it. ORDER BY it, or pick "
+        raise InvalidQuery("SUM(…) OVER (…) is of the groups that HAVING leaves; HAVING cannot use it. ORDER BY it, or pick "
                            "rows of the answer.")  # fmt: skip
     rows = Select(first, joins, where, (), (), True)
     return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(answer), tuple(outputs), having, order, _limit(node),
@@ -158,7 +161,7 @@ def _keys(nodes: list[Any], items: list[Any], scope: Scope) -> tuple[list[Scalar
     keys, names = [], []
     for node in nodes:
         key = scalar(node, scope)
-        known = {scope.spelled(node.this)} if isinstance(node, exp.Column) else {node.sql().lower()}
+        known = {scope.spelled(node.this)} if isinstance(node, exp.Column) else {text_of(node, LONG).lower()}
         known |= {scope.spelled(item.args["alias"]) for item in items if isinstance(item, exp.Alias) and item.this == node}
         keys.append(key)
         names.append(known)

@@ -13,7 +13,7 @@ from discreet.errors import InvalidQuery
 from discreet.query.groups import grouping
 from discreet.query.operations import Kind, Op
 from discreet.query.scalars.expression import Scope, given_name, scalar, spelled
-from discreet.query.scalars.operands import alike, number, refused, truth
+from discreet.query.scalars.operands import alike, number, refused, text_of, truth
 from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union, is_unit
 
 MOST_INPUTS = 16
@@ -42,9 +42,9 @@ class Catalogue:
 
     def find(self, node: exp.Table) -> Relation:
         if not isinstance(node.this, exp.Identifier):
-            raise InvalidQuery(f"{node.sql()[:80]} is not a table of this source. Functions and files cannot stand in FROM.")
+            raise InvalidQuery(f"{text_of(node, 80)} is not a table of this source. Functions and files cannot stand in FROM.")
         if any(part for name, part in node.args.items() if name not in ("this", "alias", "db", "catalog", "joins")):
-            raise InvalidQuery(f"{node.sql()[:80]} asks more of a table than its rows. Leave the rest out.")
+            raise InvalidQuery(f"{text_of(node, 80)} asks more of a table than its rows. Leave the rest out.")
         path = [spelled(node.args.get(part), self.exact) for part in ("catalog", "db", "this") if node.args.get(part)]
         views = list(self.views.items()) if len(path) == 1 else []
         for known, found in [*views, *self.tables.items()]:
@@ -99,7 +99,7 @@ _DISTINCT = (
 def plain(node: Any, more: tuple[str, ...] = ()) -> None:
     """Refuse every part of a SELECT that is not understood here."""
     if not isinstance(node, exp.Select):
-        raise InvalidQuery(f"Private SQL answers one SELECT; got {type(node).__name__.upper()}: {node.sql()[:60]}.")
+        raise InvalidQuery(f"Private SQL answers one SELECT; got {type(node).__name__.upper()}: {text_of(node)}.")
     for name, part in node.args.items():
         if part and name not in _KNOWN_PARTS and name not in more:
             hint = _DISTINCT if name == "distinct" else "Leave it out."
@@ -147,7 +147,7 @@ def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
         if isinstance(node.this, exp.Table):
             return _in_parentheses(node.this, named, catalogue)
         return given_name(named, catalogue.exact, f"sub{catalogue.depth}"), relation(node.this, catalogue.inside())
-    raise InvalidQuery(f"{node.sql()[:80]} cannot stand in FROM. Use a table of this source, a CTE or a sub-query.")
+    raise InvalidQuery(f"{text_of(node, 80)} cannot stand in FROM. Use a table of this source, a CTE or a sub-query.")
 
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
@@ -201,7 +201,8 @@ def _condition(node: Any, scope: Scope, place: int) -> Scalar:
     if using:
         return _all([_equal_by_name(name, scope, place) for name in using])
     if node.args.get("on") is None:
-        raise InvalidQuery(f"{node.sql()[:80]} has no ON, so it pairs every row with every row. Say on what: ON a.key = b.key.")
+        asked = text_of(node, 80).lstrip(", ")
+        raise InvalidQuery(f"{asked} has no ON, so it pairs every row with every row. Say on what: ON a.key = b.key.")
     return truth(scalar(node.args["on"], scope), node)
 
 
@@ -273,7 +274,7 @@ def relation(node: Any, catalogue: Catalogue) -> Relation:
 
 def _owned(value: Scalar, node: Any) -> Scalar:
     if value.kind == Kind.NULL:
-        raise InvalidQuery(f"{node.sql()[:60]} is always NULL. Leave it out.")
+        raise InvalidQuery(f"{text_of(node)} is always NULL. Leave it out.")
     return value
 
 
@@ -345,10 +346,10 @@ def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
     if op is None:
         value = scalar(node, scope)
         if value not in keys:
-            raise InvalidQuery(f"{node.sql()[:60]} is neither in GROUP BY nor gathered with SUM, AVG, MIN, MAX or COUNT.")
+            raise InvalidQuery(f"{text_of(node)} is neither in GROUP BY nor gathered with SUM, AVG, MIN, MAX or COUNT.")
         return value
     if more_than_one(node):
-        raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
+        raise InvalidQuery(f"{text_of(node)} is not known here; it takes one expression over the columns of a row.")
     if isinstance(node.this, exp.Star):
         return Scalar(Op.COUNT_OF, Kind.INTEGER, (), bounds=(0.0, math.inf), required=True)
     if isinstance(node.this, exp.Distinct):

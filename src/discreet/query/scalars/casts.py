@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import MOMENTS, NUMBERS, Kind, Op
-from discreet.query.scalars.operands import Inner, Rules, alike, finite, number
+from discreet.query.scalars.operands import Inner, Rules, alike, finite, number, text_of
 from discreet.query.tree import Scalar
 
 
@@ -23,9 +23,9 @@ def _cast(node: Any, inner: Inner) -> Scalar:
     if value.kind == kind:
         return value
     if kind in MOMENTS and value.kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
-        raise InvalidQuery(f"{node.sql()[:80]} makes a {kind} of {value.kind}. Only texts can be read so.")
+        raise InvalidQuery(f"{text_of(node, 80)} makes a {kind} of {value.kind}. Only texts can be read so.")
     if value.kind in MOMENTS and kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
-        raise InvalidQuery(f"{node.sql()[:80]} makes {kind} of a {value.kind}. Use EXTRACT(YEAR FROM …) and the like.")
+        raise InvalidQuery(f"{text_of(node, 80)} makes {kind} of a {value.kind}. Use EXTRACT(YEAR FROM …) and the like.")
     if value.kind == Kind.BOOLEAN and kind in NUMBERS:
         return number(value, node)
     bounds = finite(value.bounds)
@@ -49,9 +49,9 @@ def _cast_kind(node: Any) -> Kind:
         if name in names and not (to.args.get("nested") or to.expressions):
             return kind
     if name == "DECIMAL":
-        raise InvalidQuery(f"CAST(… AS {to.sql()[:40]}) rounds to so many digits; write ROUND(…, digits), a DOUBLE here.")
+        raise InvalidQuery(f"CAST(… AS {text_of(to, 40)}) rounds to so many digits; write ROUND(…, digits), a DOUBLE here.")
     raise InvalidQuery(
-        f"CAST(… AS {to.sql()[:40]}) is not known here; cast to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP."
+        f"CAST(… AS {text_of(to, 40)}) is not known here; cast to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP."
     )
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import Kind, Op
-from discreet.query.scalars.operands import Inner, Rule, Rules, alike, hull, known_values, one_kind, refused, truth
+from discreet.query.scalars.operands import Inner, Rule, Rules, alike, hull, known_values, one_kind, refused, text_of, truth
 from discreet.query.tree import Scalar
 
 
@@ -61,7 +61,7 @@ def _in(node: Any, inner: Inner) -> Scalar:
     for item in node.expressions:
         left, right = alike(value, inner(item), node)
         if right.op != Op.LITERAL:
-            raise InvalidQuery(f"IN takes plain values; {item.sql()[:60]} is not one. Write OR.")
+            raise InvalidQuery(f"IN takes plain values; {text_of(item)} is not one. Write OR.")
         same.append(Scalar(Op.EQ, Kind.BOOLEAN, (left, right), required=left.required))
     if not same:
         raise InvalidQuery("IN () has no values. Name at least one.")

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import MOMENTS, Kind, Op
-from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused
+from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused, text_of
 from discreet.query.tree import Scalar
 
 Moment = TypeVar("Moment", bound=date)
@@ -25,7 +25,7 @@ PARTS = {"year": (1.0, 9999.0), "quarter": (1.0, 4.0), "month": (1.0, 12.0), "da
 
 def _moment(value: Scalar, node: Node) -> Scalar:
     if value.kind not in MOMENTS:
-        raise InvalidQuery(f"{node.sql()[:80]} needs a date, and found {value.kind}. CAST it AS DATE.")
+        raise InvalidQuery(f"{text_of(node, 80)} needs a date, and found {value.kind}. CAST it AS DATE.")
     return value
 
 
@@ -90,7 +90,7 @@ def moved(moment: Moment, sign: int, span: exp.Interval) -> Moment:
     try:
         return _months_later(moment, sign * count * months) + timedelta(sign * count * days)
     except (OverflowError, ValueError):
-        raise InvalidQuery(f"{moment} and {span.sql()[:60]} make no date of the years 1 to 9999.") from None
+        raise InvalidQuery(f"{moment} and {text_of(span)} make no date of the years 1 to 9999.") from None
 
 
 def _read(span: Any) -> tuple[int, str]:
@@ -99,7 +99,7 @@ def _read(span: Any) -> tuple[int, str]:
     unit = (span.args["unit"].name if span.args.get("unit") else "").lower().removesuffix("s")
     if not text.isdecimal() or len(text) > 6 or unit not in SPANS:
         known = ", ".join(SPANS)
-        raise InvalidQuery(f"{span.sql()[:60]} is not known here; write it like INTERVAL 30 DAY, with one of {known}.")
+        raise InvalidQuery(f"{text_of(span)} is not known here; write it like INTERVAL 30 DAY, with one of {known}.")
     return int(text), unit
 
 

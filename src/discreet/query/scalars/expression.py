@@ -10,7 +10,7 @@ from sqlglot import exp
 from discreet.errors import InvalidQuery
 from discreet.query.operations import Kind, Op
 from discreet.query.scalars import casts, conditions, dates, numbers, texts
-from discreet.query.scalars.operands import Inner, Node, Rules, number_literal, refused
+from discreet.query.scalars.operands import LONG, Inner, Node, Rules, number_literal, refused, text_of
 from discreet.query.tree import Field, Scalar
 
 DEEPEST = 200  # operations inside one another
@@ -55,7 +55,7 @@ class Scope:
 
     def column(self, node: exp.Column) -> Scalar:
         if node.args.get("db") or node.args.get("catalog"):
-            raise InvalidQuery(f"{node.sql()} names a database. Write the column alone, or table.column.")
+            raise InvalidQuery(f"{text_of(node, LONG)} names a database. Write the column alone, or table.column.")
         table, name = self.spelled(node.args.get("table")), self.spelled(node.this)
         hits = [
             (i, names.index(hit), fields[names.index(hit)])
@@ -69,11 +69,11 @@ class Scope:
             return Scalar(Op.COLUMN, field.kind, (), (i, place), field.bounds, field.values, field.required)
         if hits:
             raise InvalidQuery(
-                f"{node.sql()} is in more than one of {', '.join(alias for alias, _, _ in self.inputs)}. "
+                f"{text_of(node, LONG)} is in more than one of {', '.join(alias for alias, _, _ in self.inputs)}. "
                 f"Say which: table.{node.name}."
             )
         there = [f"{alias}.{column}" if len(self.inputs) > 1 else column for alias, names, _ in self.inputs for column in names]
-        raise InvalidQuery(f"There is no column {node.sql()}; there are {', '.join(there[:20]) or 'none'}"
+        raise InvalidQuery(f"There is no column {text_of(node, LONG)}; there are {', '.join(there[:20]) or 'none'}"
                            f"{' and more' if len(there) > 20 else ''}.")  # fmt: skip
 
 

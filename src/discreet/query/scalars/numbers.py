@@ -11,7 +11,18 @@ from sqlglot import exp
 from discreet.errors import InvalidQuery
 from discreet.query.operations import MOST_DIGITS, Kind, Op
 from discreet.query.scalars.dates import moved_literal
-from discreet.query.scalars.operands import Inner, Node, Rule, Rules, finite, number, number_literal, refused, whole_literal
+from discreet.query.scalars.operands import (
+    Inner,
+    Node,
+    Rule,
+    Rules,
+    finite,
+    number,
+    number_literal,
+    refused,
+    text_of,
+    whole_literal,
+)
 from discreet.query.tree import Bounds, Scalar
 
 
@@ -44,7 +55,7 @@ def _difference(node: Any, inner: Inner) -> Scalar:
     if kinds == {Kind.DATE}:
         return Scalar(Op.DAYS, Kind.NUMBER, (right, left))
     if kinds <= {Kind.DATE, Kind.TIMESTAMP}:
-        raise InvalidQuery(f"{node.sql()[:80]} is a span of time. Write DATE_DIFF('day', from, to) for whole days.")
+        raise InvalidQuery(f"{text_of(node, 80)} is a span of time. Write DATE_DIFF('day', from, to) for whole days.")
     return _of_numbers(Op.SUB, left, right, node)
 
 
@@ -164,7 +175,7 @@ def bucket(node: Any, inner: Inner) -> Scalar:
     operand = number(inner(node.expressions[0]), node)
     parts = whole_literal(node.expressions[1], 1, node)
     if not finite(operand.bounds) or operand.bounds is None or operand.bounds[0] == operand.bounds[1] or parts > 10_000:
-        raise InvalidQuery(f"{node.sql()[:80]} needs bounds of what it divides, and at most 10,000 parts: "
+        raise InvalidQuery(f"{text_of(node, 80)} needs bounds of what it divides, and at most 10,000 parts: "
                            "give bounds={'column': (low, high)}.")  # fmt: skip
     low, high = operand.bounds
     ends = tuple(low + (high - low) * i / parts for i in range(parts))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import NUMBERS, Kind, Op
@@ -17,18 +17,27 @@ from discreet.query.tree import Bounds, Scalar
 
 _NUMBER = re.compile("[+-]?([0-9]{1,14}([.][0-9]{0,14})?|[.][0-9]{1,14})")
 Node = exp.Expression
+LONG = 100_000  # letters that are never cut
 Inner = Callable[[Node], Scalar]  # reads a part of the node
 Rule = Callable[[Any, Inner], Scalar]
 Rules = dict[type[Node], Rule]
 
 
+def text_of(node: Node, length: int = 60, dialect: str = "") -> str:
+    """The expression as SQL, for names and messages. Of trees that sqlglot cannot write it is the name of the node."""
+    try:
+        return node.sql(dialect, unsupported_level=ErrorLevel.IGNORE)[:length]
+    except Exception:  # its writer reads some parts again, in a dialect that does not know them
+        return f"{type(node).__name__.upper()}(…)"
+
+
 def refused(node: Node) -> InvalidQuery:
     """The error for SQL outside the supported subset, with a hint."""
-    text = node.sql("duckdb")
+    text = text_of(node, 80, "duckdb")
     name = node.name if isinstance(node, exp.Anonymous) else type(node).__name__.upper()
     hint = _HINTS.get(type(node), "Of each row you may use its columns, arithmetic, comparisons, CASE, casts, and functions of "
                       "numbers, texts and dates: docs/guides/sql.md lists them.")  # fmt: skip
-    return InvalidQuery(f"{name} is not among what private SQL may run (in: {text[:80]}). {hint}")
+    return InvalidQuery(f"{name} is not among what private SQL may run (in: {text}). {hint}")
 
 
 _HINTS: dict[type[Node], str] = {
@@ -57,7 +66,7 @@ def number(value: Scalar, node: Node) -> Scalar:
         return value
     if value.kind == Kind.BOOLEAN:
         return Scalar(Op.TRUTH, Kind.INTEGER, (value,), bounds=(0.0, 1.0), required=value.required)
-    raise InvalidQuery(f"{node.sql()[:80]} needs a number, and found {value.kind}. CAST it AS DOUBLE.")
+    raise InvalidQuery(f"{text_of(node, 80)} needs a number, and found {value.kind}. CAST it AS DOUBLE.")
 
 
 def truth(value: Scalar, node: Node) -> Scalar:
@@ -65,7 +74,7 @@ def truth(value: Scalar, node: Node) -> Scalar:
     if value.kind == Kind.INTEGER:
         return Scalar(Op.NE, Kind.BOOLEAN, (value, number_literal(0)), required=value.required)
     if value.kind != Kind.BOOLEAN:
-        raise InvalidQuery(f"{node.sql()[:80]} needs true or false, and found {value.kind}. Compare it with something.")
+        raise InvalidQuery(f"{text_of(node, 80)} needs true or false, and found {value.kind}. Compare it with something.")
     return value
 
 
@@ -82,7 +91,7 @@ def alike(left: Scalar, right: Scalar, node: Node) -> tuple[Scalar, Scalar]:
     left, right = _as_number(left, right), _as_number(right, left)
     if {left.kind, right.kind} <= {*NUMBERS, Kind.BOOLEAN}:
         return number(left, node), number(right, node)
-    raise InvalidQuery(f"{node.sql()[:80]} compares {left.kind} with {right.kind}. CAST one of them.")
+    raise InvalidQuery(f"{text_of(node, 80)} compares {left.kind} with {right.kind}. CAST one of them.")
 
 
 def _as_moment(value: Scalar, other: Scalar, kind: Kind, read: Callable[[str], Any]) -> Scalar:
@@ -108,12 +117,12 @@ def one_kind(items: Sequence[Scalar], node: Node) -> list[Scalar]:
     """All of one kind; a NULL is of any, and numbers are whole only where all of them are."""
     kinds = {item.kind for item in items if item.kind != Kind.NULL}
     if not kinds:
-        raise InvalidQuery(f"{node.sql()[:80]} is always NULL. Give it a value.")
+        raise InvalidQuery(f"{text_of(node, 80)} is always NULL. Give it a value.")
     if len(kinds) == 1:
         return [_of_kind(item, next(iter(kinds)), node) for item in items]
     if kinds <= {*NUMBERS, Kind.BOOLEAN}:
         return [_of_kind(item, Kind.NUMBER if Kind.NUMBER in kinds else Kind.INTEGER, node) for item in items]
-    raise InvalidQuery(f"{node.sql()[:80]} mixes {' and '.join(sorted(kinds))}. CAST them to one.")
+    raise InvalidQuery(f"{text_of(node, 80)} mixes {' and '.join(sorted(kinds))}. CAST them to one.")
 
 
 def _of_kind(value: Scalar, kind: Kind, node: Node) -> Scalar:
@@ -159,8 +168,8 @@ def whole_literal(node: Any, least: int, where: Node) -> int:
     """A whole number written out in the query."""
     sign, inner = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
     if not (isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdecimal() and len(inner.this) < 10):
-        raise InvalidQuery(f"{where.sql()[:80]} needs a whole number written out.")
+        raise InvalidQuery(f"{text_of(where, 80)} needs a whole number written out.")
     value = sign * int(inner.this)
     if value < least:
-        raise InvalidQuery(f"{where.sql()[:80]} needs a whole number of at least {least}; got {value}.")
+        raise InvalidQuery(f"{text_of(where, 80)} needs a whole number of at least {least}; got {value}.")
     return value

@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import Kind, Op
-from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused, whole_literal
+from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused, text_of, whole_literal
 from discreet.query.tree import Scalar
 
 
 def _text(value: Scalar, node: Node) -> Scalar:
     if value.kind != Kind.TEXT:
-        raise InvalidQuery(f"{node.sql()[:80]} needs text, and found {value.kind}. CAST it AS VARCHAR.")
+        raise InvalidQuery(f"{text_of(node, 80)} needs text, and found {value.kind}. CAST it AS VARCHAR.")
     return value
 
 
