@@ -147,7 +147,7 @@ def _objects(column: Sequence[Any]) -> NDArray[Any]:
 def _known(cells: Cells) -> Cells:
     """NULL in place of a value beyond what a number may be, as of one row."""
     value, low, high = cells
-    return np.where(np.isfinite(value), value, math.nan), low, high
+    return np.where(np.isfinite(value), value, math.nan) + 0.0, low, high  # there is one zero
 
 
 def _in_order(cells: Cells) -> Cells:

@@ -24,7 +24,7 @@ def numbers(values: Any) -> pa.Array:
     """Floats without missing ones."""
     import pyarrow as pa
 
-    floats = np.ascontiguousarray(values, np.float64)
+    floats = np.ascontiguousarray(values, np.float64) + 0.0  # one zero
     return pa.Array.from_buffers(pa.float64(), len(floats), [None, pa.py_buffer(floats)])
 
 
@@ -75,7 +75,7 @@ def _bits(flags: Any) -> pa.Buffer:
 
 _NUMBERS: dict[str, tuple[Any, Any]] = {
     Kind.INTEGER: (int, np.int64),
-    Kind.NUMBER: (float, np.float64),
+    Kind.NUMBER: (lambda value: float(value) + 0.0, np.float64),
     Kind.DATE: (lambda moment: (moment - date(1970, 1, 1)).days, np.int32),
     Kind.TIMESTAMP: (
         lambda moment: (moment.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1),

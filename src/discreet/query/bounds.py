@@ -15,6 +15,8 @@ from discreet.query.tree import Base, Scalar, Select
 
 REACH = 35.0  # ln(1 + 1e15): numbers beyond count as that
 PARTS = 560  # of [-REACH, REACH]: neighbouring bounds differ by an eighth
+WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
+NONE = "no bounds stood out from the noise, so these hold any number. Ask with a larger epsilon, or give bounds you know"
 MISTAKE = 1e-3  # how often noise alone makes an empty part look full
 
 
@@ -38,22 +40,26 @@ def sensitivity(plan: Plan, twice: int) -> int:
     return plan.rows * plan.scale * twice
 
 
-def event(epsilon: float) -> Pure:
+def event(epsilon: float, moved: int) -> Pure:
     """Laplace noise on every part of the histogram, which one unit moves by its weight in all."""
-    return Pure(check.positive("epsilon", epsilon))
+    if moved > WIDEST * check.positive("epsilon", epsilon):
+        raise InvalidValue(f"epsilon {epsilon:g} is too little here: the noise would not fit 64 bits. Ask with a larger one.")
+    return Pure(epsilon)
 
 
 def choose(counts: dict[int, int], epsilon: float, moved: int) -> tuple[float, float]:
-    """The bounds of the outermost bins whose noisy count exceeds what noise alone explains."""
+    """The bounds of the outermost bins whose noisy count exceeds what noise alone explains; where none does, the widest, since
+    the charge is made by then."""
     scale = Fraction(moved) / Fraction(epsilon)
     noise = discrete_laplace(scale, PARTS).tolist()
     level = float(scale) * math.log(PARTS / MISTAKE)
     full = [i for i in range(PARTS) if counts.get(i, 0) + noise[i] > level]
-    if not full:
-        raise InvalidValue("No bounds stood out from the noise. Ask with a larger epsilon, or give bounds you know.")
-    return _end(full[0]), _end(full[-1] + 1)
+    return (_end(full[0]), _end(full[-1] + 1)) if full else ALL
 
 
 def _end(part: int) -> float:
     shaped = -REACH + 2 * REACH * part / PARTS
     return math.copysign(math.expm1(abs(shaped)), shaped) if shaped else 0.0
+
+
+ALL = _end(0), _end(PARTS)

@@ -13,6 +13,7 @@ from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.ledger import LedgerLike, Replay, as_ledger, release
 from discreet.query.answer import requests, shown_plan
+from discreet.query.bounds import ALL, NONE
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
@@ -120,9 +121,7 @@ class Database:
         self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[Any, Any] | None,
         weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE, noise: str | None = None,
     ) -> Priced:  # fmt: skip
-        epsilon = check.positive("epsilon", epsilon)
-        if epsilon > 100 or epsilon < 1e-6:
-            raise InvalidValue(f"epsilon must be between 1e-6 and 100; got {epsilon:g}.")
+        epsilon = _epsilon(epsilon)
         if delta is not None:
             delta = check.small_fraction("delta", delta)
         if groups is not None:
@@ -217,7 +216,8 @@ class Database:
     ) -> Release[list[float]]:
         """Bounds [low, high] that hold nearly all values of a column, for when nobody knows them; it costs epsilon.
 
-        Few values lie outside, and outliers of a handful of people are meant to. Give the answer as bounds= later.
+        Few values lie outside, and outliers of a handful of people are meant to. Give the answer as bounds= later. Where none
+        stand out from the noise they are the widest there are, and `facts["note"]` says so.
         """
         same = self._catalogue.same
         known = {name: base for name, base in self._catalogue.tables.items() if base.private}
@@ -229,9 +229,10 @@ class Database:
         column = next((name for name in base.names if same(name, column)), column)
         if self.unit.rows is None or self.unit.relation == "zero_out":
             raise InvalidValue(f"{self.unit} has no bound on its rows, so its values cannot be counted. Say one: rows=…")
-        mechanism, source = BoundsQuery(self.unit, base, column, epsilon), self.source or base.table
+        mechanism, source = BoundsQuery(self.unit, base, column, _epsilon(epsilon)), self.source or base.table
         self.engine.ready({base.table})
-        return release(mechanism, self.engine, source=source, ledger=self._charged, account=account or self.account)
+        found = release(mechanism, self.engine, source=source, ledger=self._charged, account=account or self.account)
+        return replace(found, facts={**found.facts, "note": NONE}) if tuple(found.value) == ALL else found
 
     def find_rows(
         self, *, epsilon: float, share: float = 0.95, most: int = 1000, table: str | None = None, account: str | None = None
@@ -247,8 +248,8 @@ class Database:
         question = parse(_ROWS_OF_UNITS.format(
             table=_quoted(name), key=_quoted(base.names[base.unit]), most=most, share=share
         ), self._catalogue, self._statistics)  # fmt: skip
-        priced = price(question, self.unit, Plan(PlanKind.WEIGHTED, 1), epsilon=check.positive("epsilon", epsilon), delta=None,
-                       weights={})  # fmt: skip
+        plan = Plan(PlanKind.WEIGHTED, 1)
+        priced = price(question, self.unit, plan, epsilon=_epsilon(epsilon), delta=None, weights={})
         self.engine.ready({name})
         found = release(SqlQuery(self.unit, priced), self.engine, source=self.source or name, ledger=self._charged,
                         account=account or self.account)  # fmt: skip
@@ -262,6 +263,13 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _epsilon(value: float) -> float:
+    epsilon = check.positive("epsilon", value)
+    if epsilon > 100 or epsilon < 1e-6:
+        raise InvalidValue(f"epsilon must be between 1e-6 and 100; got {epsilon:g}.")
+    return epsilon
 
 
 def _listed(field: Field, column: str, values: Sequence[Any]) -> Field:

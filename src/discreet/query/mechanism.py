@@ -103,14 +103,17 @@ class BoundsQuery:
             return Plan(PlanKind.ROWS, max(1, self.table.most))
         return Plan(PlanKind.WEIGHTED, self.unit.rows)
 
+    @property
+    def moved(self) -> int:
+        return bounds.sensitivity(self.plan, 2 if self.unit.relation == "replace" else 1)
+
     def claims(self) -> tuple[Claim, ...]:
         bounds.request(self.table, self.column, self.plan)  # a column without bounds is refused before anything is charged
         game = Game(self.unit, {"answers"})
         assumptions = (shown_plan(self.plan), *declared_assumptions(self.table))
-        return (Claim(game=game, event=bounds.event(self.epsilon), assumptions=assumptions),)
+        return (Claim(game=game, event=bounds.event(self.epsilon, self.moved), assumptions=assumptions),)
 
     def run(self, data: Engine) -> list[float]:
         counts = data.aggregate(bounds.request(self.table, self.column, self.plan))
         histogram = dict(zip(counts["b"], (int(count) for count in counts["s0"])))
-        moved = bounds.sensitivity(self.plan, 2 if self.unit.relation == "replace" else 1)
-        return list(bounds.choose(histogram, self.epsilon, moved))
+        return list(bounds.choose(histogram, self.epsilon, self.moved))

@@ -134,6 +134,26 @@ def test_searches_end_at_every_confidence_a_float_can_say() -> None:
     assert 0 < each(10**9, 1 - 1e-15) < 1
 
 
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-15, 1e-9, 1e-6, 1e-3, 100.0, 1e6])
+@pytest.mark.parametrize("unit", [record(), user("id", rows=1000), user("id", rows=1 << 40)])
+def test_what_little_or_much_epsilon_cannot_pay_for_is_refused_before_the_charge(
+    epsilon: float, unit: Unit, tmp_path: Path
+) -> None:
+    """`find_bounds` charged, and then found that its noise would not fit or that no bounds stood out."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open("s", unit=unit, epsilon=4000.0, delta=1e-3)
+    table = pa.table({"id": [1, 2, 3], "x": [1.0, 2.0, None]})
+    with connect({"t": table}, unit=unit, ledger=ledger, source="s", bounds={"x": (0, 5)}) as db:
+        query = "SELECT AVG(x) AS a, MEDIAN(x) AS m, COUNT(DISTINCT x) AS d FROM t"
+        for ask in (lambda: db.find_bounds("x", epsilon=epsilon), lambda: db.find_rows(epsilon=epsilon),
+                    lambda: db.sql(query, epsilon=epsilon)):  # fmt: skip
+            before = str(ledger.balance("s"))
+            try:
+                ask()
+            except DiscreetError:
+                assert str(ledger.balance("s")) == before
+
+
 class _Rows:
     """Released rows with these noisy numbers and intervals, by statistic."""
 

@@ -20,7 +20,7 @@ def _count(noisy: NoisyNumbers, quantity: Quantity, confidence: float) -> Cells:
     """A count; whole where what is counted is whole, though noise that is shared comes in finer steps."""
     value, (low, high) = noisy.value(quantity), noisy.ends(quantity, confidence)
     if noisy.whole(quantity):
-        value = np.round(value)
+        value = np.round(value) + 0.0  # there is one zero
     return value, np.minimum(low, value), np.maximum(high, value)
 
 
