@@ -66,9 +66,9 @@ class Quantiles:
     quantile's bin with probability `confidence` and is made of noisy counts of cells around the value, paid for by
     `interval_share` of epsilon; they also mend a value that is far off. With a share of 0 the interval is all bins.
 
-    >>> median = Quantiles((0.5,), epsilon=1, sensitivity=1)
+    >>> median = Quantiles((0.5,), epsilon=5, sensitivity=1)
     >>> median.events
-    (NoisyMax(epsilon=0.4), Pure(epsilon=0.6))
+    (NoisyMax(epsilon=2.0), Pure(epsilon=3.0))
     >>> found = median.run([[0] * 10 + [5_000] + [0] * 5])
     >>> found.value.tolist(), found.low.tolist(), found.high.tolist()
     ([[10]], [[10]], [[10]])
