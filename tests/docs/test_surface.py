@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from contextlib import suppress
 
 import pytest
 
@@ -69,3 +70,22 @@ def test_the_promised_names_are_where_they_were_promised() -> None:
     for module, names in promised.items():
         for name in names:
             assert callable(getattr(importlib.import_module(module), name)), f"{module}.{name}"
+
+
+def test_a_ledger_is_given_in_one_way() -> None:
+    """An open ledger, or the name or address of one, wherever a public function takes it; a charge or a count needs it open."""
+    only_open = {"discreet.ledger.open_charge", "discreet.crypto.disclose"}
+    rooms = ["discreet", "discreet.query", "discreet.query.arrays", "discreet.learn", "discreet.synth", "discreet.federate",
+             "discreet.crypto", "discreet.report", "discreet.ledger", "discreet.attack", "discreet.learn.pate"]  # fmt: skip
+    found = {}
+    for room in rooms:
+        module = importlib.import_module(room)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if callable(value):
+                with suppress(ValueError, TypeError):
+                    taken = inspect.signature(value).parameters.get("ledger")
+                    if taken is not None:
+                        found[f"{room}.{name}"] = str(taken.annotation)
+    assert len(found) > 40
+    assert {name for name, kind in found.items() if "LedgerLike" not in kind} == only_open

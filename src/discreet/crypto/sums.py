@@ -31,7 +31,7 @@ from discreet.crypto.keys import PublicContext, SecretContext, keygen
 from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.private import Once
 from discreet.errors import InvalidDocument, InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import LedgerLike, release
 from discreet.noise import discrete_gaussian
 
 __all__ = ["EncryptedSum", "SumMessage", "SumPlan", "SumServer", "decrypt_sum", "encrypt_update"]
@@ -250,7 +250,7 @@ class _Decryption:
 
 
 def decrypt_sum(
-    secret: SecretContext, total: SumMessage, *, plan: SumPlan, unit: Unit, source: str, ledger: Ledger | None
+    secret: SecretContext, total: SumMessage, *, plan: SumPlan, unit: Unit, source: str, ledger: LedgerLike | None
 ) -> Release[Array]:
     """The noisy sum as a release: a claim for the sum, from its noise, and one for the ciphertexts, from the scheme."""
     _for_sums(secret.public)

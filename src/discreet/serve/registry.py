@@ -14,6 +14,7 @@ from discreet.errors import DiscreetError, InvalidValue
 from discreet.ledger import Balance, Ledger
 from discreet.ledger.amount import cost
 from discreet.serve.settings import Source
+from discreet.serve.show import in_the_browser
 from discreet.serve.users import User
 
 if TYPE_CHECKING:
@@ -92,9 +93,8 @@ class SourceRegistry:
         asked = cost(Filter(balance.epsilon, balance.delta, failure=balance.failure, order=balance.order), [event])
         both = [each for each in (balance, balance.whole) if each is not None]
         fits = all(each.holds(asked) for each in both) or balance.holds_first(asked)
-        return Headroom(
-            fits, None if fits else str(balance.refusal(asked)), balance.epsilon_left, balance.after(asked).epsilon_left
-        )
+        refusal = None if fits else in_the_browser(str(balance.refusal(asked)))
+        return Headroom(fits, refusal, balance.epsilon_left, balance.after(asked).epsilon_left)
 
     def close(self) -> None:
         for database in self._opened.values():

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.core import check
 from discreet.errors import BudgetExceeded, DiscreetError, EngineFailed, InvalidValue, LedgerError
+from discreet.serve.show import in_the_browser
 from discreet.serve.users import Session, User
 
 if TYPE_CHECKING:
@@ -156,16 +156,7 @@ def message_for(user: User | None, error: DiscreetError) -> str:
     """The message of an error for this user: only owners see faults of the ledger's file."""
     if isinstance(error, LedgerError) and (user is None or user.role != "owner"):
         return "The ledger cannot be used now, so nothing was done; an owner sees why."
-    return _in_the_browser(str(error))
-
-
-_SAY_BOUNDS = re.compile(r"Say them, such as bounds=\{[^}]*\}, or clip it")
-_GIVE = re.compile(r"\b(delta|groups|epsilon)=([\d.e+-]*\d)")
-
-
-def _in_the_browser(message: str) -> str:
-    """A message of the library for people who fill in a form, and write no Python."""
-    return _GIVE.sub(r"\1 \2", _SAY_BOUNDS.sub("An owner can state them in the schema; or clip it in the question", message))
+    return in_the_browser(str(error))
 
 
 def fields(kind: str, body: bytes) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -38,6 +39,23 @@ def part(value: float) -> str:
 def seconds(value: float) -> str:
     """A duration, roughly."""
     return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+_SAY_BOUNDS = re.compile(r"Say them, such as bounds=\{[^}]*\}, or clip it")
+_GIVE = re.compile(r"\b(delta|groups|epsilon|rows|confidence|noise|method)=([\d.e+-]*\d|'\w+'|\"\w+\")")
+_COMMAND = re.compile(r": discreet ledger \w+ (?:'[^']*'(?:\"'\"'[^']*')*|\S+?)(?: --ledger \S+?)?(?=[.;,]? |[.;,]?$)")
+
+
+def in_the_browser(message: str) -> str:
+    """A message of the library for people who fill in a form, and write neither Python nor commands.
+
+    >>> in_the_browser("Lower epsilon to 0.3, or ask its owner to raise the budget: discreet ledger show people")
+    'Lower epsilon to 0.3, or ask its owner to raise the budget'
+    >>> in_the_browser("Gaussian noise needs a delta, such as delta=1e-6.")
+    'Gaussian noise needs a delta, such as delta 1e-6.'
+    """
+    told = _SAY_BOUNDS.sub("An owner can state them in the schema; or clip it in the question", message)
+    return _GIVE.sub(r"\1 \2", _COMMAND.sub("", told))
 
 
 FILTERS: dict[str, Callable[..., str]] = {

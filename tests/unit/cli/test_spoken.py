@@ -35,6 +35,13 @@ def test_the_browser_names_fields(tmp_path: Path) -> None:
         told = served.ask("ann", sql='SELECT AVG("<b>odd</b>") AS a FROM visits').json()["error"]
         assert "bounds={" not in told
         assert "An owner can state them in the schema" in told
+        asked = {"source": "hospital", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": "50"}
+        refused = served.ask("ann", sql=asked["sql"], epsilon="50").json()["error"]
+        cost = served.post("/console/explain.json", "ann", asked).json()["cost"]
+        page = served.get("/sources/hospital", "ada").text
+        for text in (refused, cost["refusal"], page):
+            assert "raise the budget" in text
+            assert "discreet ledger" not in text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from discreet.accounting.renyi import ORDERS, epsilon_from_renyi
 from discreet.core import Approximate, Claim, Game, Release, Unit, check
 from discreet.errors import InvalidValue
 from discreet.learn.pate.voting import CHECKING, PUBLIC, TEACHER, ConfidentGNMax, GNMax, LNMax
-from discreet.ledger import Ledger
+from discreet.ledger import LedgerLike
 from discreet.ledger.seam import release
 from discreet.noise import discrete_laplace
 
@@ -145,7 +145,7 @@ class Estimate:
 
 def release_estimate(
     counts: Any, vote: GNMax, *, teachers: int, order: float, epsilon: float, delta: float, vote_delta: float,
-    ledger: Ledger | None = None, source: str = "training data",
+    ledger: LedgerLike | None = None, source: str = "training data",
 ) -> Release[float]:  # fmt: skip
     """A noisy data-dependent epsilon of the labels at `vote_delta`, by the Rényi bound of one public order.
 

@@ -19,6 +19,7 @@ from discreet.serve.pages.releases import exported
 from discreet.serve.reports import has_pdf
 from discreet.serve.routes import EVERYONE, OWNER, READERS, Go, Page, Refused, Reply, Request, Route
 from discreet.serve.settings import unit_of
+from discreet.serve.show import in_the_browser
 from discreet.serve.store import plain_name
 
 RECENT = 200  # entries that a picture goes back
@@ -96,7 +97,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "kind": entry.kind,
         "what": kind_in_words(entry),
         "account": body.get("account"),
-        "about": "; ".join(parts),
+        "about": in_the_browser("; ".join(parts)),
     }
 
 
