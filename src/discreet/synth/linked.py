@@ -61,6 +61,11 @@ class LinkedSynthesis:
         """What is public of children beside their parent."""
         return Public((*self.parents, *self.children), reach(self.unit), self.epsilon, self.delta)
 
+    @property
+    def most_bytes(self) -> int:
+        """The size of the file of its model at most, by public numbers."""
+        return self.first.most_bytes + largest(self.second.sizes, len(self.children), 0, 0)
+
     def spending(self) -> Spending:
         """The noise on children, from public numbers alone."""
         public, times = self.second, len(self.children)
@@ -156,7 +161,7 @@ def fit_linked(
     with LinkedTable(tables, schemas_of(schema, parent, child), parent, child, unit) as data:
         mechanism = _planned(data, unit, epsilon, delta, method)
         facts = {"title": f"synthetic {parent} and {child} ({mechanism.method.name})", "made": made()}
-        with kept_in(keep, mechanism.first.most_bytes + largest(mechanism.second.sizes, 0, 0)) as keeper:
+        with kept_in(keep, mechanism.most_bytes) as keeper:
             data.unchanged()
             fitted = release(
                 mechanism, data, source=source or parent, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts

@@ -108,12 +108,13 @@ def _write(place: Path, parts: Iterable[bytes], mode: str) -> None:
         os.fsync(file.fileno())
 
 
-def largest(sizes: Sequence[int], tables: int, most_cells: int) -> int:
-    """How many bytes a model takes at most that measures all pairs of columns of these sizes, and so many more tables, each of
-    them of `most_cells` cells, as its junction tree has.
+def largest(sizes: Sequence[int], pairs: int, tables: int, most_cells: int) -> int:
+    """How many bytes a model takes at most that measures so many pairs of columns of these sizes, and so many more tables, each
+    of them of at most `most_cells` cells, as its junction tree has unless its pairs have more.
     """
-    pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-    return 8 * (2 * (sum(sizes) + pairs) + (tables + 1) * most_cells) + SLACK
+    *_, second, first = (1, *sorted(sizes))
+    every = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+    return 8 * (2 * (sum(sizes) + min(every, pairs * first * second)) + (tables + 1) * most_cells) + SLACK
 
 
 # ---- a model as a document and arrays ------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from discreet.synth.describe import description
 from discreet.synth.domain import Domain, Open
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
-from discreet.synth.oneshot import Junction
+from discreet.synth.oneshot import SLOTS, Junction
 from discreet.synth.schema import Schema
 from discreet.synth.stored import kept_in, largest
 from discreet.synth.table import Table, reach
@@ -88,8 +88,10 @@ class Synthesis:
     @property
     def most_bytes(self) -> int:
         """The size of the file of its model at most, by public numbers."""
+        columns, name = len(self.sizes), self.method.name
+        pairs = {"independent": 0, "tree": columns - 1}.get(name, SLOTS * columns)
         cells = max(getattr(self.method, "most_cells", 0), MOST_TIED if self.tied else 0)
-        return largest(self.sizes, ROUNDS * len(self.sizes) if self.method.name == "aim" else 0, cells)
+        return largest(self.sizes, pairs, ROUNDS * columns if name == "aim" else 0, cells)
 
     def claims(self) -> tuple[Claim, ...]:
         says = (
