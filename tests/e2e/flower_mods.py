@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from discreet.federate import Local, client
+from discreet import Ledger
+from discreet.errors import DiscreetError
+from discreet.federate import Distributed, Identity, Local, SecureSum, client
 from discreet.integrations.flower import LocalNoise
+from discreet.integrations.flower_sums import NAME, SecureFedAvg, SecureUpdates
 
 logging.disable(logging.CRITICAL)
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
@@ -72,6 +77,102 @@ def local_noise() -> None:
     assert "has given its 3 answers" in refused
 
 
+class Grid:
+    """Nodes in this process: each message goes to a mod of its own, as in a process that is started for it."""
+
+    def __init__(self, make: Any, apps: dict[int, Any]) -> None:
+        self.make, self.apps, self.seen = make, apps, []
+        self.contexts = {node: context() for node in apps}
+
+    def get_node_ids(self) -> list[int]:
+        return list(self.apps)
+
+    def send_and_receive(self, messages: Any, timeout: float) -> list[Any]:
+        replies = []
+        for message in messages:
+            node = message.metadata.dst_node_id
+            step = str(message.content.config_records[NAME]["step"])
+            if self.apps[node] is None and step == "masked":
+                continue  # gone in the middle of the round
+            reply = self.make(node)(message, self.contexts[node], self.apps[node])
+            assert list(reply.content.keys()) == [NAME]
+            assert list(reply.content.config_records[NAME]) == ["body"]
+            replies.append(reply)
+            self.seen.append((node, step, message, reply))
+        return replies
+
+
+def refused(call: Any) -> str:
+    try:
+        call()
+    except DiscreetError as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+def secure_sums(noise: float | None) -> None:
+    """The mean of those that stayed, also where one is gone, and nothing but what the protocol sends leaves a client."""
+    identities = [Identity() for _ in range(5)]
+    roster = [identity.public for identity in identities]
+    plan = SecureSum(size=SIZE, clients=5, clip=1.0, threshold=3, bits=24)
+    privacy, how = None, {}
+    if noise is not None:
+        unit = client(relation="zero_out")
+        privacy = Distributed(unit=unit, clip_norm=30.0, noise_multiplier=noise, clients=5, honest=4, bits=24, times=2)
+        place = Path(tempfile.mkdtemp()) / "ledger.db"
+        with Ledger(place) as ledger:
+            ledger.open("people", unit=unit, epsilon=4000.0, delta=1e-6)
+        how = {"privacy": privacy, "source": "people", "ledger": str(place)}
+
+    def mod(node: int) -> Any:
+        return SecureUpdates(plan, roster, lambda _: (node - 1, identities[node - 1]), privacy=privacy)
+
+    failing = answered(ValueError("Target 1717 is out of bounds."))
+    apps = {n: answered(np.full(SIZE, 0.1 * n, np.float32)) for n in (1, 2, 3)} | {4: failing, 5: None}
+    grid = Grid(mod, apps)
+    strategy = SecureFedAvg(plan, roster, rounds=2, **how)
+    start = {"weight": Array(np.zeros(SIZE, np.float32)), "seen": Array(np.asarray(np.int64(5)))}
+    found = strategy.start(grid=grid, initial_arrays=ArrayRecord(start), num_rounds=2).arrays
+    weight = found["weight"].numpy().astype(np.float64)
+    first = (0.1 + 0.2 + 0.3) / 4  # one of the four that stayed changes nothing
+    second = first + sum(0.1 * n - first for n in (1, 2, 3)) / 4
+    assert int(found["seen"].numpy()) == 5
+    slack = 1e-6 if noise is None else 6 * noise * 30.0 * (5 / 4 * 2 / SIZE) ** 0.5 / 4  # six deviations
+    assert abs(weight.mean() - second) < slack
+    assert noise is not None or np.abs(weight - second).max() < 1e-6
+    if noise is not None:
+        assert strategy.release is not None
+        assert strategy.release.claims == tuple(strategy._claims)
+        with Ledger(place) as ledger:
+            assert ledger.payment(strategy.release) is not None
+    for node, _, message, _ in grid.seen:  # nothing is answered twice
+        refused(lambda node=node, message=message: mod(node)(message, grid.contexts[node], apps[node]))
+    assert all(not bytes(grid.contexts[node].state.config_records[NAME]["kept"]) for node in (1, 2, 3, 4))
+    bodies = b"".join(bytes(reply.content.config_records[NAME]["body"]) for *_, reply in grid.seen)
+    assert b"1717" not in bodies
+    assert np.full(8, 0.1, np.float32).tobytes() not in bodies
+
+
+def bad_plans() -> None:
+    identities = [Identity() for _ in range(5)]
+    roster = [identity.public for identity in identities]
+    plan = SecureSum(size=4, clients=5, clip=1.0, threshold=3, bits=20)
+    unit = client(relation="zero_out")
+    given = {"unit": unit, "clip_norm": 1.0, "noise_multiplier": 1.0, "clients": 5, "honest": 5, "bits": 20, "times": 2}
+    assert "threshold at least 4" in refused(
+        lambda: SecureFedAvg(plan, roster, rounds=2, privacy=Distributed(**given), source="people")
+    )
+    fewer = Distributed(**{**given, "honest": 4, "times": 1})
+    assert "with 2 rounds" in refused(lambda: SecureFedAvg(plan, roster, rounds=2, privacy=fewer, source="people"))
+    assert "give both" in refused(lambda: SecureFedAvg(plan, roster, rounds=2, ledger="x"))
+    assert "messages of SecureFedAvg only" in refused(
+        lambda: SecureUpdates(plan, roster, lambda _: (0, identities[0]))(asked(), context(), None)
+    )
+
+
 if __name__ == "__main__":
     local_noise()
+    secure_sums(None)
+    secure_sums(0.05)
+    bad_plans()
     print("ok")

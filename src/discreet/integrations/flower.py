@@ -57,27 +57,21 @@ def _need_flower() -> None:
         raise MissingExtra("flwr", "federated", "Federated learning on Flower")
 
 
-class PrivateFedAvg(Strategy):  # type: ignore[misc]
-    """`Central` on Flower: Poisson-sampled nodes, clipped updates, a fixed divisor, and noise in every round.
+class _Arrays(Strategy):  # type: ignore[misc]
+    """The arrays of a model as one vector and back, and rounds that are paid for before a message is sent."""
 
-    The run is charged when it starts, before a message is sent. Answers that are missing, late, of another shape, or not
-    finite count as no change; the divisor stays. What nodes measure (metrics) is not passed on: it has no claim. Arrays that
-    are not of floating point, such as counters, stay what the server sent. A server that is started again pays again.
-    """
+    privacy: Any
+    rounds: int
+    source: Any
+    ledger: LedgerLike | None
+    account: str | None
+    server: Descent
 
-    def __init__(
-        self, privacy: Central, *, rounds: int, source: str, ledger: LedgerLike | None, account: str | None = None,
-        server: Descent | None = None, least_nodes: int = 1, rows: str = "num-examples",
-    ) -> None:  # fmt: skip
+    def _prepare(self, rounds: int, server: Descent | None) -> None:
         _need_flower()
-        if not isinstance(privacy, Central):
-            raise InvalidValue(f"privacy must be Central(…), whose noise a server adds; got {check.shown(privacy)}.")
-        self.privacy, self.rounds, self.source = privacy, check.whole("rounds", rounds), check.word("source", source)
-        self.ledger, self.account, self.server = ledger, account, Descent() if server is None else server
-        self.least_nodes, self.rows = check.whole("least_nodes", least_nodes), rows
+        self.rounds, self.server = check.whole("rounds", rounds), Descent() if server is None else server
         self.release: Release[ArrayRecord] | None = None
         self._claims: tuple[Claim, ...] = ()
-        self._asked: set[int] = set()
         self._done = 0
 
     def summary(self) -> None:
@@ -91,9 +85,9 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
             )
         refuse_seeded()
         self._sizes(initial_arrays)
-        self._claims = tuple(
-            replace(claim, assumptions=(*claim.assumptions, ONE_NODE)) for claim in self.privacy.claims(self.rounds, self._size)
-        )
+        if self.privacy is not None:
+            claims = self.privacy.claims(self.rounds, self._size)
+            self._claims = tuple(replace(claim, assumptions=(*claim.assumptions, ONE_NODE)) for claim in claims)
         if self.ledger is None:
             return self._run(grid, initial_arrays, None, *args, **named)
         request = self.privacy.asked(self.rounds, self._size)
@@ -102,27 +96,28 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
             with charge as entry:
                 return self._run(grid, initial_arrays, entry, *args, **named)
 
+    def _begin(self, noise: float) -> None:
+        """What a run needs beside its arrays."""
+
     def _run(self, grid: Any, initial: Any, entry: str | None, *args: Any, **named: Any) -> Any:
-        noise = self.privacy.noise(self.rounds, self._size)
-        self._key, self._done = open_source().take(32), 0
-        self._trusted = Trusted(self.privacy, noise, self.rounds, self._size, self._key)
+        noise = 0.0 if self.privacy is None else self.privacy.noise(self.rounds, self._size)
+        self._done = 0
         self._weights = self._flat(initial.to_numpy_ndarrays())
         self._memory = self.server.memory(self._weights)
+        self._begin(noise)
         result = super().start(grid, initial, self.rounds, *args, **named)
-        self.release = Release(
-            value=result.arrays, source=self.source, claims=self._claims, entry=entry,
-            facts={"title": "Federated model", "federated": self._facts(noise), "made": made()},
-        )  # fmt: skip
+        if self.privacy is not None and self.source is not None:
+            self.release = Release(
+                value=result.arrays, source=self.source, claims=self._claims, entry=entry,
+                facts={"title": "Federated model", "federated": self._facts(noise), "made": made()},
+            )  # fmt: skip
         return result
 
     def _facts(self, noise: float) -> dict[str, Any]:
-        drawn = f"about {self.privacy.divisor:g}, each drawn on its own"
         return {
-            "strategy": "PrivateFedAvg on Flower", "rounds": self.rounds, "parameters": self._size, "privacy": "Central",
-            "clip_norm": self.privacy.clip_norm, "noise_multiplier": noise, "clients_per_round": drawn,
+            "strategy": f"{type(self).__name__} on Flower", "rounds": self.rounds, "parameters": self._size,
+            "privacy": type(self.privacy).__name__, "clip_norm": self.privacy.clip_norm, "noise_multiplier": noise,
         }  # fmt: skip
-
-    # ---- arrays ------------------------------------------------------------------------------------------------------
 
     def _sizes(self, arrays: Any) -> None:
         """Record the names, types and shapes that every answer must have."""
@@ -145,12 +140,49 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
             at += like.size * moves
         return ArrayRecord(named)
 
+    def _next(self, server_round: int) -> None:
+        if server_round != self._done + 1 or server_round > self.rounds:
+            raise InvalidValue(f"Round {self._done + 1} of {self.rounds} comes next; Flower asked for round {server_round}.")
+
+    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
+        """Nothing: what nodes measure on their rows would be a release without a claim. Use evaluate_fn on public rows."""
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> None:
+        """Nothing came."""
+
+
+class PrivateFedAvg(_Arrays):
+    """`Central` on Flower: Poisson-sampled nodes, clipped updates, a fixed divisor, and noise in every round.
+
+    The run is charged when it starts, before a message is sent. Answers that are missing, late, of another shape, or not
+    finite count as no change; the divisor stays. What nodes measure (metrics) is not passed on: it has no claim. Arrays that
+    are not of floating point, such as counters, stay what the server sent. A server that is started again pays again.
+    """
+
+    def __init__(
+        self, privacy: Central, *, rounds: int, source: str, ledger: LedgerLike | None, account: str | None = None,
+        server: Descent | None = None, least_nodes: int = 1, rows: str = "num-examples",
+    ) -> None:  # fmt: skip
+        self._prepare(rounds, server)
+        if not isinstance(privacy, Central):
+            raise InvalidValue(f"privacy must be Central(…), whose noise a server adds; got {check.shown(privacy)}.")
+        self.privacy, self.source, self.ledger, self.account = privacy, check.word("source", source), ledger, account
+        self.least_nodes, self.rows = check.whole("least_nodes", least_nodes), rows
+        self._asked: set[int] = set()
+
+    def _begin(self, noise: float) -> None:
+        self._key = open_source().take(32)
+        self._trusted = Trusted(self.privacy, noise, self.rounds, self._size, self._key)
+
+    def _facts(self, noise: float) -> dict[str, Any]:
+        return {**super()._facts(noise), "clients_per_round": f"about {self.privacy.divisor:g}, each drawn on its own"}
+
     # ---- rounds ------------------------------------------------------------------------------------------------------
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
         """A message to each node that this round draws; there may be none."""
-        if server_round != self._done + 1 or server_round > self.rounds:
-            raise InvalidValue(f"Round {self._done + 1} of {self.rounds} comes next; Flower asked for round {server_round}.")
+        self._next(server_round)
         nodes = _wait_for_nodes(grid, self.least_nodes)
         self._asked = {node for node in nodes if self._drawn(server_round - 1, node)}
         config["server-round"] = server_round
@@ -215,14 +247,7 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
         rows = [record.get(self.rows) for record in reply.content.metric_records.values()]
         if len(rows) != 1 or not isinstance(rows[0], (int, float)) or not 0 <= rows[0] < float("inf"):
             return None
-        return float(min(rows[0], self.privacy.cap)) / self.privacy.cap
-
-    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
-        """Nothing: what nodes measure on their rows would be a release without a claim. Use evaluate_fn on public rows."""
-        return []
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> None:
-        """Nothing came."""
+        return float(min(rows[0], self.privacy.cap) / self.privacy.cap)
 
 
 def _wait_for_nodes(grid: Any, least: int) -> list[int]:

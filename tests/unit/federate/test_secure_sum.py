@@ -468,3 +468,25 @@ def test_a_server_is_a_server() -> None:
     run.run("keys").run("shares").run("masked")
     with pytest.raises(ProtocolError, match="nothing is sent"):
         run.server.proceed()
+
+
+def test_a_client_goes_on_in_another_process() -> None:
+    run = Round()
+
+    def moved() -> None:
+        run.clients = [
+            SumClient.from_bytes(each.to_bytes(), run.plan, number, run.identities[number], run.roster, round=3)
+            for number, each in enumerate(run.clients)
+        ]
+
+    for stage in ("keys", "shares", "masked", "answer"):
+        run.run(stage, {4} if stage == "masked" else set())
+        moved()
+        with pytest.raises(ProtocolError, match="each message once"):
+            run.clients[0].keys()
+    total, stayed = run.server.total()
+    assert total.tolist() == VALUES[stayed].sum(0).tolist()
+    kept = Round().clients[0].to_bytes()
+    for changed, says in ((kept, "another round"), (kept[:-9], "no state"), (b"{}", "no state")):
+        with pytest.raises((ProtocolError, InvalidDocument), match=says):
+            SumClient.from_bytes(changed, run.plan, 0, run.identities[0], run.roster, round=3)

@@ -11,13 +11,17 @@ from discreet.attack.gradients.network import first_linear
 from discreet.attack.gradients.update import Update
 from discreet.errors import InvalidValue
 
+COARSE = 1e-4
 NORMALISED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def rows(model: nn.Module, update: Update, shape: Sequence[int]) -> int | None:
-    """The rank of the gradient of the layer that sees the rows: as many as there were, unless it is full or rows depend."""
+    """The rank of the gradient of the layer that sees the rows: as many as there were, unless it is full or rows depend.
+
+    In half precision rows that are much alike count as one, so nothing is said.
+    """
     first = first_linear(model, shape)
-    if first is None:
+    if first is None or update.rounding > COARSE:
         return None
     gradient = update.values[f"{first[0]}.weight" if first[0] else "weight"]
     singular = torch.linalg.svdvals(gradient)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from discreet.errors import InvalidValue
 
+ROOM = 0.05  # of its range, by which a number that was read may be off
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -61,6 +63,28 @@ class Layout:
             places.append(slice(start, start + (1 if kind is None else len(kind))))
             start = places[-1].stop
         return places
+
+    def spans(self) -> Tensor:
+        """How far each number of a row may lie apart in two rows."""
+        kinds = zip(self.categories, self.ranges)
+        return torch.tensor(
+            [span for kind, ends in kinds for span in ([1.0] * len(kind) if kind else [ends[1] - ends[0]])]  # type: ignore[index]
+        )
+
+    def holds(self, rows: Tensor) -> Tensor:
+        """Which rows are rows of this table: one category of each column at most, and numbers within their range.
+
+        What is read as one row may be a mean of several, which is none.
+        """
+        fine = torch.ones(len(rows), dtype=torch.bool)
+        for kind, limits, place in zip(self.categories, self.ranges, self.parts()):
+            part = rows[:, place].double()
+            low, high = limits or (0.0, 1.0)
+            room = ROOM * (high - low)
+            fine &= ((part >= low - room) & (part <= high + room)).all(1)
+            if kind is not None:
+                fine &= ((part - part.round()).abs() <= room).all(1) & (part.sum(1) <= 1 + room)
+        return fine
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Rows of the public prior: each category as likely as the other, each number anywhere in its range."""

@@ -22,6 +22,8 @@ from discreet.attack.gradients.update import Update
 SMOOTH = (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Softplus, nn.ELU, nn.Mish, nn.LogSigmoid, nn.Softsign)
 KINKED = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.PReLU, nn.Hardtanh, nn.MaxPool2d)
 STARTS = 4
+MOVED, FARTHEST, APART = 0.03, 1e-2, 3e-4  # shares of the range of a cell: each, the farthest afterwards, their mean square
+TURN, TURNS = 100, 6  # steps of the search back between two looks, and looks
 Progress = Callable[[int, int], None]
 
 
@@ -53,6 +55,30 @@ def second_order(
             best = Match(match, residual)
         turn += 1
     return best
+
+
+def found_again(
+    network: Network, update: Update, labels: Tensor, rows: Tensor, spans: Tensor, *, seconds: float, seed: int
+) -> bool:  # fmt: skip
+    """Does the update determine these rows? They are moved and the update is rounded anew: the search must lead back to them.
+
+    Where other rows have the same gradient, or nearly, it leads to one of those instead.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    away = torch.randint(2, rows.shape, generator=generator).to(network.dtype) * 2.0 - 1.0
+    rounded = {
+        name: value * (1.0 + update.rounding * torch.randn(value.shape, generator=generator, dtype=value.dtype))
+        for name, value in update.values.items()
+    }
+    rows, spans, labels = rows.to(network.dtype).contiguous(), spans.to(network.dtype), labels.cpu()
+    start = (rows + MOVED * spans * away).requires_grad_()
+    end = time.process_time() + seconds
+    for _ in range(TURNS):
+        start = _descended(network, Update(rounded, update.rounding), labels, start, TURN, end, None).requires_grad_()
+        away = ((start - rows) / spans).detach().abs()
+        if float(away.max()) <= FARTHEST and float(away.square().mean().sqrt()) <= APART:
+            return True
+    return False
 
 
 def _descended(

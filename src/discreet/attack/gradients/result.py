@@ -21,8 +21,9 @@ class Inversion:
     """Recovered rows with their labels, how sure each part is, and how.
 
     `exact[i]` says that row i was certified: it and the other certified rows reproduce the update, or the part of it that is
-    theirs, up to rounding. `confidence` is one number per cell for tables and one per row for images, between 0 and 1; it is 1
-    for certified rows. `residual` is the relative distance between the update and the gradient of the recovered rows.
+    theirs, up to rounding, no other rows near them do, and they are rows of the schema. `confidence` is one number per cell for
+    tables and one per row for images, between 0 and 1; it is 1 for certified rows. `residual` is the relative distance between
+    the update and the gradient of the recovered rows.
     """
 
     rows: Tensor

@@ -209,10 +209,10 @@ class _Case:
             return None
         rows = torch.stack(found.rows).reshape(-1, *self.shape)
         labels = torch.tensor(found.labels)
-        whole = len(rows) == self.batch
         residual = self.network.residual(rows, labels, self.update)
+        whole = len(rows) == self.batch
         notes = () if whole else (f"{len(rows)} of {self.batch} rows were found; each explains its own neurons.",)
-        return self._result("sparse", rows, labels, residual, torch.ones(len(rows), dtype=torch.bool), notes)
+        return self._result("sparse", rows, labels, residual, torch.tensor(found.sure), notes)
 
     def convolutions(self) -> Inversion | None:
         if not convolutions.applies(self.model, self.shape):
@@ -241,7 +241,7 @@ class _Case:
                 seed=self.seed,
             )  # fmt: skip
         residual = self.network.residual(found.rows, self.labels, self.update)
-        exact = torch.full((len(found.rows),), certified(residual, self.update))
+        exact = torch.full((len(found.rows),), self._determined(found.rows, self.labels, residual))
         return self._result("tables", found.rows, self.labels, residual, exact, (), found.confidence)
 
     def federated(self) -> Inversion | None:
@@ -271,7 +271,17 @@ class _Case:
             network, self.update, self.labels, self.shape, steps=self.steps, seconds=self.seconds, seed=self.seed,
             low=low, high=high, progress=self._tell(name),
         )  # fmt: skip
-        return self._made(name, match.rows.double().cpu(), self.labels)
+        rows = match.rows.double().cpu()
+        residual = self.network.residual(rows, self.labels, self.update)
+        exact = torch.full((len(rows),), self._determined(rows, self.labels, residual))
+        return self._result(name, rows, self.labels, residual, exact)
+
+    def _determined(self, rows: Tensor, labels: Tensor, residual: float) -> bool:
+        """Rows that a search found are certified where they explain the update and no others near them do."""
+        if not certified(residual, self.update):
+            return False
+        spans = torch.ones(self.shape) if self.layout is None else self.layout.spans()
+        return matching.found_again(self.network, self.update, labels, rows, spans, seconds=self.seconds, seed=self.seed)
 
     def _range(self) -> tuple[float, float]:
         if self.layout is None:
@@ -298,6 +308,8 @@ class _Case:
         self, method: str, rows: Tensor, labels: Tensor | None, residual: float, exact: Tensor, notes: tuple[str, ...] = (),
         confidence: Tensor | None = None,
     ) -> Inversion:  # fmt: skip
+        if self.layout is not None:
+            exact = exact & self.layout.holds(rows.detach().cpu())
         sure = exact.double() if confidence is None else confidence
         spent = time.process_time() - self.start
         return Inversion(rows.detach().cpu(), labels, sure, exact, method, residual, spent, notes, self.layout)

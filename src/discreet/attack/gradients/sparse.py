@@ -31,15 +31,21 @@ Array = NDArray[np.float64]
 CHUNK = 1024  # draws of neurons at a time
 SHARPNESS = (2.0, 3.0, 5.0)  # how strongly rarely active neurons are preferred, in turn
 SPARE, FEW = 2, 4  # neurons that must be off beyond those drawn, once more than a few rows are left
+REDUNDANT, FITTING, FALLING = 4, 1e-3, 1e-2  # of a row that is sure: spare equations, their error, the rank's distance
 ALIKE = 1e-3  # relative distance under which two rows are one
 
 
 @dataclass(slots=True)
 class Found:
-    """The rows that were recovered, their labels, and how far each is from explaining its neurons."""
+    """The rows that were recovered, their labels, and of which it is sure that they are rows.
+
+    A row is sure where it explains more neurons than it has unknowns, by at least `REDUNDANT`, and subtracting its gradient
+    takes just one off the rank, both to far below what chance allows.
+    """
 
     rows: list[Tensor] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
+    sure: list[bool] = field(default_factory=list)
     draws: int = 0
     seconds: float = 0.0
 
@@ -111,7 +117,7 @@ class _Search:
         for off in candidates:
             row = self._row(off[self.live]) if self.rank else None
             if row is not None:
-                self._peel(row)
+                self._peel(*row)
 
     def _candidates(self) -> list[NDArray[np.bool_]]:
         """Sets of neurons that are off together along some direction, the largest first."""
@@ -150,8 +156,8 @@ class _Search:
     def _zero(self) -> float:
         return max(1e-4, 100.0 * self.update.rounding)
 
-    def _row(self, off: NDArray[np.bool_]) -> Tensor | None:
-        """The row whose neurons are off in this set, where the next layer knows one and the first layer explains it."""
+    def _row(self, off: NDArray[np.bool_]) -> tuple[Tensor, bool] | None:
+        """The row whose neurons are off in this set, where the next layer knows one and the first explains it; is it sure?"""
         activation = self._activation(off)
         if activation is None:
             return None
@@ -166,7 +172,9 @@ class _Search:
         error = np.abs(system @ solution + bias[on]).max() / np.abs(system * solution).sum(1).max()
         row = torch.as_tensor(self.space.T @ solution[:-1])
         active = ((self.weight @ row + self.bias)[torch.as_tensor(self.live)] > 0).numpy()
-        return row if error < self._zero * 10 and (active == on).mean() > 0.95 else None
+        if error >= self._zero * 10 or (active == on).mean() <= 0.95:
+            return None
+        return row, bool(on.sum() > self.rank + REDUNDANT and error < FITTING)
 
     def _activation(self, off: NDArray[np.bool_]) -> Array | None:
         """The activations, up to a scale, of a row with exactly these neurons off; None where no row has."""
@@ -179,7 +187,7 @@ class _Search:
             activation = np.where(off, 0.0, self.partner @ directions[:, 0])
         return activation if activation.sum() >= 0 else -activation
 
-    def _peel(self, row: Tensor) -> bool:
+    def _peel(self, row: Tensor, sure: bool) -> bool:
         """Subtract the row's own gradient, with the label that fits; False where none does, or the row is known."""
         if any(float((row - known).norm()) < ALIKE * float(known.norm()) for known in self.found.rows):
             return False
@@ -195,6 +203,7 @@ class _Search:
             return False
         self.found.rows.append(row)
         self.found.labels.append(best[1])
+        self.found.sure.append(sure and best[0] < FALLING)
         for name, value in best[2].items():
             self.left[name] -= value
         self._decompose()

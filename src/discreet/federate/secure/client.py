@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import struct
 from collections.abc import Sequence
@@ -128,6 +129,37 @@ class SumClient:
         shares = [struct.pack("<I", client) + bytes([which]) + self._held[client][which] for client, which in asked]
         self._held, self._own = {}, 0  # whatever comes later, there is nothing left to tell
         return self._end(messages.ANSWER, b"".join(shares))
+
+    def to_bytes(self) -> bytes:
+        """Its secrets between two messages, for a client that is another process at the next one.
+
+        They stay with the client, and the last ones alone are kept: what answers from older ones may answer twice.
+        """
+        pairs = {name: {str(other): [one.hex(), two.hex()] for other, (one, two) in known.items()}
+                 for name, known in (("keys", self._keys), ("held", self._held))}  # fmt: skip
+        secret = {"seal": self._seal.private_bytes_raw().hex(), "pair": self._pair.private_bytes_raw().hex()}
+        return json.dumps({"session": self._session.hex(), "done": self._done, "own": self._own, **secret, **pairs}).encode()
+
+    @classmethod
+    def from_bytes(
+        cls, kept: bytes, plan: SecureSum, number: int, identity: Identity, roster: Sequence[bytes], *, round: int
+    ) -> SumClient:  # fmt: skip
+        """The client of this round as it was when `to_bytes` was called."""
+        own = cls(plan, number, identity, roster, round=round)
+        try:
+            found = json.loads(kept)
+            session, own._done, own._own = found["session"], int(found["done"]), int(found["own"])
+            secret = (bytes.fromhex(found[name]) for name in ("seal", "pair"))
+            own._seal, own._pair = (X25519PrivateKey.from_private_bytes(each) for each in secret)
+            own._keys, own._held = (
+                {int(other): (bytes.fromhex(one), bytes.fromhex(two)) for other, (one, two) in found[name].items()}
+                for name in ("keys", "held")
+            )
+        except (ValueError, KeyError, TypeError):
+            raise InvalidDocument("This is no state of a client of a secure sum, as SumClient.to_bytes wrote it.") from None
+        if session != own._session.hex():
+            raise ProtocolError("The state that was kept is of another round, plan or roster: it is not continued.")
+        return own
 
     def _begin(self, step: int) -> None:
         if step != self._done:

@@ -220,3 +220,54 @@ def test_public_rows_calibrate_the_doubt_of_a_table():
     gap = [abs(float(right.mean()) - float(found.confidence.mean())) for found in (plain, mapped)]
     assert bool(((mapped.confidence > 0) & (mapped.confidence < 1)).all())
     assert gap[1] < max(gap[0], 0.3)
+
+
+HALVES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_rows_that_an_update_does_not_determine_are_not_certified(dtype: torch.dtype) -> None:
+    """A linear model adds rows up, so that many batches have the same gradient; a search finds one of them."""
+    torch.manual_seed(0)
+    model, (rows, labels) = nn.Linear(LAYOUT.width, 2), batch(3, 0)
+    for method, net in (("tables", model), ("second_order", nn.Sequential(model, nn.Tanh()))):
+        update = {name: value.to(dtype) for name, value in sent(net, rows, labels).items()}
+        found = gradients(net, update, batch=3, data=SCHEMA, method=method, steps=100, seconds=1, labels=labels)
+        assert not bool(found.exact.any())
+
+
+def test_the_mean_of_two_rows_is_not_certified_as_one() -> None:
+    """For two rows that a linear model scores alike their mean has the gradient of both."""
+    model, row = nn.Linear(5, 2), torch.tensor([[1.0, 0.0, 0.0, 0.3, 0.7]])
+    with torch.no_grad():
+        model.weight[:, :3] = torch.tensor([[0.2], [-0.1]])
+    rows = torch.cat([row, row[:, [1, 0, 2, 3, 4]]])
+    schema = {"a": ["x", "y", "z"], "b": (0.0, 1.0), "c": (0.0, 1.0)}
+    found = gradients(model, sent(model, rows, torch.tensor([1, 1])), batch=1, data=schema, steps=20, seconds=0.5)
+    assert not bool(found.exact.any())
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_rows_of_few_neurons_are_certified_only_where_they_are_rows(dtype: torch.dtype) -> None:
+    """As many equations as unknowns hold for rows that never were."""
+    for seed in range(6):
+        torch.manual_seed(seed)
+        few = nn.Sequential(nn.Linear(LAYOUT.width, 3 + seed % 4), nn.ReLU(), nn.Linear(3 + seed % 4, 2))
+        rows, labels = batch(2 + seed % 2, seed)
+        update = {name: value.to(dtype) for name, value in sent(few, rows, labels).items()}
+        try:
+            found = gradients(few, update, batch=len(rows), data=SCHEMA, method="sparse", seconds=0.3)
+        except InvalidValue:
+            continue  # it found nothing
+        truth = rows.double()
+        for row in found.rows[found.exact]:
+            assert float((truth - row).abs().amax(1).min()) < 0.02
+
+
+def test_alike_rows_in_half_precision_are_not_taken_for_one() -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    rows, labels = torch.tensor([[0.4, 0.5, 0.6], [0.45, 0.5, 0.55]]), torch.tensor([0, 0])
+    update = {name: value.half() for name, value in sent(model, rows, labels).items()}
+    found = gradients(model, update, batch=2, data={"a": (0, 1), "b": (0, 1), "c": (0, 1)}, steps=50, seconds=1)
+    assert not bool(found.exact.any())
