@@ -34,7 +34,7 @@ class StandardizedConv2d(nn.Conv2d):
         self.gain = nn.Parameter(torch.ones(self.out_channels, device=self.weight.device, dtype=self.weight.dtype))
 
     def centred(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The kernel with mean 0, what makes its length 1, and where that is not held back by SMALLEST; per output channel."""
+        """Per output channel: the kernel with mean 0, the factor to length 1, and whether that is not limited by SMALLEST."""
         spread, mean = torch.var_mean(self.weight, (1, 2, 3), correction=0, keepdim=True)
         size = spread.flatten() * self.weight[0].numel()
         return self.weight - mean, size.clamp_min(SMALLEST).rsqrt(), size > SMALLEST
@@ -47,8 +47,8 @@ class StandardizedConv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         if self.bias is None or not shifts(input):
             return self._conv_forward(input, self.standardized(), self.bias)
-        made: Tensor = _Shifted.apply(self._conv_forward(input, self.standardized(), None), self.bias)
-        return made
+        result: Tensor = _Shifted.apply(self._conv_forward(input, self.standardized(), None), self.bias)
+        return result
 
 
 Keep = Callable[[Tensor, Tensor], None]  # is given the gradients of scale and shift for every example, [examples, channels]
@@ -86,14 +86,14 @@ def fused_norm(module: RectifiedGroupNorm, x: Tensor) -> Any:
 
 
 def shifts(x: Tensor) -> bool:
-    """Whether `shifted` is for what a convolution makes of this."""
+    """Whether `shifted` applies to a convolution's output for this input."""
     return x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and _kernels(x) is not None
 
 
 def shifted(y: Tensor, bias: Tensor) -> Tensor:
     """y plus a number for each channel, in place."""
-    made: Tensor = _triton().shifted(y, bias)
-    return made
+    result: Tensor = _triton().shifted(y, bias)
+    return result
 
 
 class _Shifted(torch.autograd.Function):
@@ -110,7 +110,7 @@ class _Shifted(torch.autograd.Function):
 
 
 def _kernels(x: Tensor) -> Any:
-    """The kernels where there are some: on a GPU that has Triton, and where nothing else follows what operations are run."""
+    """The kernels, on a GPU with Triton and where no other tool records the operations; None elsewhere."""
     followed = torch.compiler.is_compiling() or torch.jit._trace.is_tracing() or torch._C._are_functorch_transforms_active()
     followed = followed or torch._C._len_torch_dispatch_stack() > 0  # a trace without values, say
     return _triton() if not followed and x.is_cuda and x.numel() and x.dtype in TYPES else None
@@ -136,8 +136,8 @@ class _Rectified(torch.autograd.Function):
         y, mean, sharpness = kernels.forward(x, weight, bias, groups, eps)
         ctx.kernels, ctx.keep = kernels, keep
         ctx.save_for_backward(x, weight, mean, sharpness)
-        made: Tensor = y
-        return made
+        result: Tensor = y
+        return result
 
     @staticmethod
     @once_differentiable
@@ -152,5 +152,5 @@ class _Rectified(torch.autograd.Function):
 
 def rectified(x: Tensor, module: RectifiedGroupNorm, kernels: Any, keep: Keep) -> Tensor:
     """The layer, run by its kernels, with a gradient of scale and shift for every example."""
-    made: Tensor = _Rectified.apply(x, module.weight, module.bias, module.num_groups, module.eps, kernels, keep)
-    return made
+    result: Tensor = _Rectified.apply(x, module.weight, module.bias, module.num_groups, module.eps, kernels, keep)
+    return result

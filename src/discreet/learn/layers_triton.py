@@ -1,7 +1,7 @@
 """Kernels for a GPU: ReLU and GroupNorm, and the shift of every channel, each reading its images once.
 
-Of a norm one program has all positions of some channels (whole groups) of one image in registers, in float32; so statistics
-are those of the numbers themselves, not differences of large sums. Images may lie with channels first or last.
+For a norm, one program holds all positions of some channels (whole groups) of one image in registers, in float32, so statistics
+are computed in two passes and not as differences of large sums. Images may have channels first or last.
 """
 
 # mypy: ignore-errors
@@ -24,12 +24,12 @@ def tile(x: Tensor, groups: int) -> int:
     if x.ndim != 4:
         return 0
     channels, positions = x.shape[1], triton.next_power_of_2(x.shape[2] * x.shape[3])
-    found = channels // groups
-    if found & (found - 1) or positions * found > MOST:
+    size = channels // groups
+    if size & (size - 1) or positions * size > MOST:
         return 0
-    while channels % (2 * found) == 0 and (2 * found <= 16 or 2 * found * positions <= SOME):
-        found *= 2
-    return found if found * positions <= MOST else channels // groups
+    while channels % (2 * size) == 0 and (2 * size <= 16 or 2 * size * positions <= SOME):
+        size *= 2
+    return size if size * positions <= MOST else channels // groups
 
 
 def forward(x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,16 +111,16 @@ def _forward(
     channels: tl.constexpr, positions: tl.constexpr, size: tl.constexpr, across: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
     example, c, k = _place(channels, across, deep)
-    there = (k < positions)[:, None]
-    seen = tl.load(_at(x, example, c, k, x_example, x_channel, x_position), mask=there, other=0.0)
-    seen = tl.maximum(seen.to(tl.float32), 0.0, propagate_nan=tl.PropagateNan.ALL)
-    middle = _shared(tl.sum(seen, 0), size, across) / (size * positions)
-    away = tl.where(there, seen - middle[None, :], 0.0)
+    inside = (k < positions)[:, None]
+    values = tl.load(_at(x, example, c, k, x_example, x_channel, x_position), mask=inside, other=0.0)
+    values = tl.maximum(values.to(tl.float32), 0.0, propagate_nan=tl.PropagateNan.ALL)
+    middle = _shared(tl.sum(values, 0), size, across) / (size * positions)
+    away = tl.where(inside, values - middle[None, :], 0.0)
     sharp = 1.0 / tl.sqrt(_shared(tl.sum(away * away, 0), size, across) / (size * positions) + eps)
     scale = tl.load(weight + c).to(tl.float32) * sharp
-    made = away * scale[None, :] + tl.load(bias + c).to(tl.float32)[None, :]
+    result = away * scale[None, :] + tl.load(bias + c).to(tl.float32)[None, :]
     at = _at(y, example, c, k, y_example, y_channel, y_position)
-    tl.store(at, made.to(y.dtype.element_ty), mask=there)
+    tl.store(at, result.to(y.dtype.element_ty), mask=inside)
     first, group = c % size == 0, example * (channels // size) + c // size
     tl.store(mean + group, middle, mask=first)
     tl.store(sharpness + group, sharp, mask=first)
@@ -133,27 +133,27 @@ def _backward(
     across: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
     example, c, k = _place(channels, across, deep)
-    there = (k < positions)[:, None]
-    given = tl.load(_at(g, example, c, k, g_example, g_channel, g_position), mask=there, other=0.0)
-    seen = tl.load(_at(x, example, c, k, x_example, x_channel, x_position), mask=there, other=0.0)
-    given, seen = given.to(tl.float32), seen.to(tl.float32)
+    inside = (k < positions)[:, None]
+    gradient = tl.load(_at(g, example, c, k, g_example, g_channel, g_position), mask=inside, other=0.0)
+    values = tl.load(_at(x, example, c, k, x_example, x_channel, x_position), mask=inside, other=0.0)
+    gradient, values = gradient.to(tl.float32), values.to(tl.float32)
     group = example * (channels // size) + c // size
     middle, sharp = tl.load(mean + group), tl.load(sharpness + group)
-    plain = (tl.maximum(seen, 0.0, propagate_nan=tl.PropagateNan.ALL) - middle[None, :]) * sharp[None, :]
-    of_scale, of_shift = tl.sum(given * plain, 0), tl.sum(given, 0)
+    plain = (tl.maximum(values, 0.0, propagate_nan=tl.PropagateNan.ALL) - middle[None, :]) * sharp[None, :]
+    of_scale, of_shift = tl.sum(gradient * plain, 0), tl.sum(gradient, 0)
     tl.store(scale + example * channels + c, of_scale)
     tl.store(shift + example * channels + c, of_shift)
     factor = tl.load(weight + c).to(tl.float32)
     along = _shared(factor * of_scale, size, across) / (size * positions)
     level = _shared(factor * of_shift, size, across) / (size * positions)
-    made = sharp[None, :] * (given * factor[None, :] - level[None, :] - plain * along[None, :])
-    made = tl.where(seen <= 0.0, 0.0, made)
+    result = sharp[None, :] * (gradient * factor[None, :] - level[None, :] - plain * along[None, :])
+    result = tl.where(values <= 0.0, 0.0, result)
     at = _at(back, example, c, k, back_example, back_channel, back_position)
-    tl.store(at, made.to(back.dtype.element_ty), mask=there)
+    tl.store(at, result.to(back.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _shift(y, bias, numel, channels: tl.constexpr, block: tl.constexpr):
     i = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    made = tl.load(y + i, mask=i < numel).to(tl.float32) + tl.load(bias + i % channels).to(tl.float32)
-    tl.store(y + i, made.to(y.dtype.element_ty), mask=i < numel)
+    result = tl.load(y + i, mask=i < numel).to(tl.float32) + tl.load(bias + i % channels).to(tl.float32)
+    tl.store(y + i, result.to(y.dtype.element_ty), mask=i < numel)

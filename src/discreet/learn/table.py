@@ -51,13 +51,13 @@ class Encoding:
     def __post_init__(self) -> None:
         if not self.columns:
             raise InvalidValue("columns names no column to learn from; give at least one, such as age = [0, 120].")
-        for name, said in self.columns.items():
-            known = said["categories"] if isinstance(said, Mapping) and set(said) == {"categories"} else said
+        for name, fact in self.columns.items():
+            known = fact["categories"] if isinstance(fact, Mapping) and set(fact) == {"categories"} else fact
             if isinstance(known, str) or not isinstance(known, Sequence) or len(known) < 2:
                 raise InvalidValue(
                     f"columns.{name} is a range, such as [0, 120], or a list of two values or more; got {check.shown(known)}."
                 )
-            if is_range(said) and not float(known[0]) < float(known[1]):
+            if is_range(fact) and not float(known[0]) < float(known[1]):
                 raise InvalidValue(f"The range of {name} must rise; got {check.shown(known)}.")
         if self.target in self.columns:
             raise InvalidValue(f"{self.target} is the target and cannot be learned from.")
@@ -75,17 +75,17 @@ class Encoding:
     def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
         label = _places(columns(table, [self.target], empty=True)[self.target], self.classes)
-        kept = np.flatnonzero(label >= 0)
-        if kept.size < label.size:
+        selected = np.flatnonzero(label >= 0)
+        if selected.size < label.size:
             log.warning("column %s: rows with a value that is none of the classes are left out", self.target)
-        if not kept.size:
+        if not selected.size:
             raise InvalidValue(f"No row has a {self.target} among the classes {check.shown(list(self.classes))}.")
-        return self.inputs(table)[torch.from_numpy(kept)], torch.from_numpy(label[kept]), kept
+        return self.inputs(table)[torch.from_numpy(selected)], torch.from_numpy(label[selected]), selected
 
     def inputs(self, table: Any) -> Tensor:
         """What a network is given for the rows of a table, which need not have the target."""
-        found = columns(table, list(self.columns), empty=True)
-        parts = [_scaled(found[name], known) if is_range(known) else _one_hot(name, found[name], values_of(known))
+        cells = columns(table, list(self.columns), empty=True)
+        parts = [_scaled(cells[name], known) if is_range(known) else _one_hot(name, cells[name], values_of(known))
                  for name, known in self.columns.items()]  # fmt: skip
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
 
@@ -127,7 +127,7 @@ def load(folder: str | os.PathLike[str]) -> TableClassifier:
     try:
         settings = tomllib.loads((place / CONFIG).read_text("utf-8"))
         data = settings["data"]
-        encoding = Encoding(columns=_kept(place, data), target=data["target"], classes=data["classes"])
+        encoding = Encoding(columns=_stored_columns(place, data), target=data["target"], classes=data["classes"])
     except FileNotFoundError:
         raise InvalidValue(
             f"{place} has no {CONFIG}: it is no model that discreet train wrote. Others are read by discreet.learn.read."
@@ -141,17 +141,17 @@ def load(folder: str | os.PathLike[str]) -> TableClassifier:
 def described(columns: Mapping[str, schema.Facts], *without: str | None) -> dict[str, Any]:
     """The columns of a schema as an encoding takes them, without those that are not learned from."""
     known = {name: schema.learned(name, facts, "training") for name, facts in columns.items() if name not in without}
-    return {name: said for name, said in known.items() if said is not None}
+    return {name: fact for name, fact in known.items() if fact is not None}
 
 
-def _kept(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_columns(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that a model was trained with; those of older ones are lists, of numbers too."""
-    said = data["columns"]
-    if isinstance(said, str):
+    stored = data["columns"]
+    if isinstance(stored, str):
         return described(schema.read(folder / COLUMNS).one(Path(data["file"]).stem), data["target"], data.get("client"))
-    full = {name: schema.column(name, facts, written=True) for name, facts in said.items() if isinstance(facts, Mapping)}
+    full = {name: schema.column(name, facts, written=True) for name, facts in stored.items() if isinstance(facts, Mapping)}
     known = described(full)
-    return {name: known.get(name, facts) for name, facts in said.items() if name in known or name not in full}
+    return {name: known.get(name, facts) for name, facts in stored.items() if name in known or name not in full}
 
 
 def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:
@@ -178,7 +178,7 @@ def is_range(known: Any) -> bool:
     return (
         not isinstance(known, Mapping)
         and len(known) == 2
-        and all(isinstance(it, (int, float)) and not isinstance(it, bool) for it in known)
+        and all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in known)
     )
 
 
@@ -188,7 +188,7 @@ def _scaled(column: Column, known: Any) -> NDArray[np.float64]:
     if column.dtype.kind in "biuf":
         values = column.astype(np.float64)
     else:
-        values = np.array([np.nan if missing(it) else _number(it) for it in column.tolist()])
+        values = np.array([np.nan if missing(cell) else _number(cell) for cell in column.tolist()])
     values = np.where(np.isnan(values), (low + high) / 2, values)
     return ((np.clip(values, low, high) - low) / (high - low) * 2 - 1)[:, None]
 

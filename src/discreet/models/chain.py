@@ -40,7 +40,7 @@ WRITTEN: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], Callable[[Tenso
 
 
 class Space:
-    """Memory of a step on so many rows, used again and again: fresh memory costs more than what is computed in it."""
+    """Buffers of a step, reused because allocating them costs more than the computation."""
 
     def __init__(self, layers: Sequence[Any], rows: Tensor, models: int, batch: int) -> None:
         weights = [step[0] for step in layers if isinstance(step, tuple)]
@@ -65,7 +65,7 @@ class Space:
 
 
 class Adam:
-    """torch's own fused step, without what its optimizer asks and copies around it at every step."""
+    """torch's fused Adam step without the overhead of its optimizer class."""
 
     def __init__(self, recipe: Recipe, parameters: Sequence[Tensor]) -> None:
         self._parameters, self._decay = list(parameters), recipe.weight_decay
@@ -104,7 +104,7 @@ class Written:
         steps = [step for step in stack.steps if not isinstance(step, (nn.Flatten, nn.Identity))]
         stack.steps = steps
         linear = [isinstance(step, tuple) for step in steps]
-        plain = all(one or type(step) in WRITTEN for one, step in zip(linear, steps))
+        plain = all(is_linear or type(step) in WRITTEN for is_linear, step in zip(linear, steps))
         apart = all(a or b for a, b in pairwise(linear))
         return plain and apart and linear[0] and linear[-1]
 
@@ -170,13 +170,13 @@ class Written:
 Pass = Callable[..., int]
 AFTER = {nn.Tanh: 1, nn.ReLU: 2, nn.Sigmoid: 3}  # numbers of chain.c
 LINE = 16  # numbers in a cache line, and in the widest register
-LARGE = 1 << 21  # weights of a layer after the first, above which turning them around costs more than all else saves
+LARGE = 1 << 21  # weights of a layer after the first, above which transposing them costs more than chain.c saves
 ADAM = (0.9, 0.999, 1e-8)  # torch's own
 NEAR = 3e-5  # of the largest number: what rounding explains after a few steps
 
 
 class Chain:
-    """Passes over the rows; the weights of the stack move into the layout of chain.c, and the stack looks at them there."""
+    """Passes over the rows; the stack's weights become views of memory in the layout of chain.c."""
 
     def __init__(self, recipe: Recipe, stack: Layers, rows: Tensor, labels: Tensor, run: Pass | None = None) -> None:
         self._run = run or compiled()
@@ -196,7 +196,7 @@ class Chain:
 
     @staticmethod
     def fits(recipe: Recipe, stack: Layers, rows: Tensor, labels: Tensor) -> bool:
-        """Chains that `Written` would take, of float32 on a CPU, where all sizes agree: C looks at none again."""
+        """Chains that `Written` accepts, in float32 on a CPU, with consistent sizes: chain.c checks nothing again."""
         plain = labels.dtype == torch.long and labels.ndim == 1 and all(p.dtype == torch.float32 for p in stack.parameters)
         if rows.is_cuda or not len(rows) or not plain or not Written.fits(recipe, stack):
             return False
@@ -223,7 +223,7 @@ class Chain:
 
 
 def _shapes(stack: Layers) -> list[tuple[int, int, int, int, int]]:
-    """By layer: numbers in and out, from one line to the next (an odd number of cache lines), bias, what comes after it."""
+    """By layer: inputs, outputs, row stride (an odd number of cache lines), bias, and the activation's number."""
     shapes = []
     for i, step in enumerate(stack.steps):
         if isinstance(step, tuple):
@@ -235,7 +235,7 @@ def _shapes(stack: Layers) -> list[tuple[int, int, int, int, int]]:
 
 @lru_cache(maxsize=1)
 def compiled() -> Pass | None:
-    """What was compiled here, if it computes what torch does."""
+    """The compiled library, if its results agree with torch's."""
     library = native.library("chain")
     if library is None:
         return None
@@ -246,7 +246,7 @@ def compiled() -> Pass | None:
 
 
 def _agrees(run: Pass) -> bool:
-    """Three layers with and without bias, columns that fill registers and some that do not, a last batch that is short."""
+    """Compare with torch on three layers with and without bias, full and partial registers, and a short last batch."""
     draw = torch.Generator().manual_seed(0)
     rows, labels = torch.randn(11, 7, generator=draw), torch.randint(3, (11,), generator=draw)
     order = torch.stack([torch.randperm(11, generator=draw) for _ in range(2)])

@@ -30,12 +30,14 @@ def read_recipe(path: str, say: Say = lambda _: None) -> Recipe:
     try:
         recipe = runpy.run_path(str(file), run_name="recipe").get("recipe")
     except (Exception, SystemExit) as error:
-        lines = [f" in line {each.lineno}" for each in traceback.extract_tb(error.__traceback__) if each.filename == str(file)]
+        lines = [
+            f" in line {frame.lineno}" for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)
+        ]
         raise InvalidValue(f"{path!r} stopped with {type(error).__name__}{''.join(lines[-1:])}: {str(error)[:200]}") from error
     if not isinstance(recipe, Recipe):
-        what = "defines no recipe" if recipe is None else f"defines a recipe that is a {type(recipe).__name__}"
+        problem = "defines no recipe" if recipe is None else f"defines a recipe that is a {type(recipe).__name__}"
         more = ", or defence(…).recipe" if hasattr(recipe, "recipe") else ""
-        raise InvalidValue(f"{path!r} {what}; it must say recipe = discreet.models.Recipe(…){more}.")
+        raise InvalidValue(f"{path!r} {problem}; it must say recipe = discreet.models.Recipe(…){more}.")
     return recipe
 
 

@@ -1,8 +1,8 @@
-"""Tables with text and categories: a scikit-learn pipeline is given its columns by name, attacks see rows of an array.
+"""Tables with text and categories: a scikit-learn pipeline gets its columns by name, attacks get rows of an array.
 
-Attacks take rows out of an array, put them together and train on them; a pipeline over a data frame asks for columns by their
-names and types. So rows are kept in an array of objects, and the model, and every shadow, is given them as the frame they
-were. Attacks that change the numbers of a row have nothing to change in text, and are left out.
+Attacks select rows of an array, combine them and train on them; a pipeline over a data frame needs columns with names and
+types. So rows are stored in an array of objects, and the model and every shadow get them converted back to the frame. Attacks
+that perturb numbers do not apply to text, and are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Columns:
         return objects
 
     def table(self, rows: Array) -> Any:
-        """Rows as the frame they were."""
+        """Convert rows back to a frame."""
         pandas = _pandas()
         frame = pandas.DataFrame(np.asarray(rows), columns=list(self.names))
         return frame.astype(dict(zip(self.names, self.kinds, strict=True)))
@@ -115,7 +115,7 @@ class ByName:
 
 
 def asked_by_name(ask: Callable[[Any], Any], columns: Columns) -> Callable[[Array], Any]:
-    """A function of a frame as one of rows."""
+    """Turn a function of a frame into a function of rows."""
 
     def asked(rows: Array) -> Any:
         try:
@@ -132,7 +132,7 @@ def asked_by_name(ask: Callable[[Any], Any], columns: Columns) -> Callable[[Arra
 
 
 def model_by_name(model: Any, columns: Columns) -> Any:
-    """A classifier, or a function of a frame, as one of rows; a torch module is given rows as ever."""
+    """Turn a classifier, or a function of a frame, into one of rows; a torch module stays as it is."""
     if model is None or is_module(model) or isinstance(model, ByName):
         return model
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):

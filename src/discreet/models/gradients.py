@@ -1,8 +1,8 @@
 """The gradient of every example's loss: its norm by parameter, and random projections of it.
 
-For networks of well-known layers one forward and one backward pass suffice: a layer's gradient for one example is a product of
-its input and of the gradient of its output, both recorded on the way. torch.func gives the same for every module, but its
-convolutions are grouped ones, which take a hundred times as long.
+For networks of known layers one forward and one backward pass suffice: a layer's gradient for one example is a product of its
+input and its output gradient, both recorded by hooks. torch.func gives the same for every module, but its grouped convolutions
+are a hundred times slower.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from discreet.models.trainer import one_thread
 Array = NDArray[Any]
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers of gradients held at a time
-ROWS_AT_ONCE = 256  # a deep network holds much more of a row than its gradient
+ROWS_AT_ONCE = 256  # a deep network's activations for a row are much larger than its gradient
 
 
 def gradient_norms(model: nn.Module, X: Array, y: Array, *, project: int = 0, seed: int = 0) -> tuple[Array, Array]:
@@ -51,10 +51,10 @@ def gradient_norms(model: nn.Module, X: Array, y: Array, *, project: int = 0, se
         norms = torch.stack([g.norm() for g in gradients.values()])
         return norms, torch.cat([lines[name] @ g for name, g in gradients.items()])
 
-    each = min(ROWS_AT_ONCE, max(1, AT_ONCE.get(place.type, 1 << 25) // sum(p.numel() for p in learnable.values())))
+    batch = min(ROWS_AT_ONCE, max(1, AT_ONCE.get(place.type, 1 << 25) // sum(p.numel() for p in learnable.values())))
     before = model.training
     model.eval()
-    rows, labels = torch.as_tensor(X, dtype=torch.float32).split(each), torch.as_tensor(y, dtype=torch.long).split(each)
+    rows, labels = torch.as_tensor(X, dtype=torch.float32).split(batch), torch.as_tensor(y, dtype=torch.long).split(batch)
     direct = known(model)
 
     def of(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,9 +114,9 @@ def per_example_gradients(model: nn.Module, x: Tensor, y: Tensor, lines: dict[st
     for path, layer in model.named_modules():
         for name, p in layer.named_parameters(recurse=False):
             if p.requires_grad:
-                each = _gradient(layer, name, *recorded[layer]) if layer in recorded else p.new_zeros(len(x), p.numel())
-                norms.append(each.norm(dim=1))
-                projected.append(each @ lines[f"{path}.{name}" if path else name].mT)
+                gradients = _gradient(layer, name, *recorded[layer]) if layer in recorded else p.new_zeros(len(x), p.numel())
+                norms.append(gradients.norm(dim=1))
+                projected.append(gradients @ lines[f"{path}.{name}" if path else name].mT)
     return torch.stack(norms, 1), torch.cat(projected, 1)
 
 

@@ -66,12 +66,12 @@ class Layers:
 
     def only(self, place: int) -> Layers:
         """A stack of one of its models, which shares its weights."""
-        one = object.__new__(Layers)
+        single = object.__new__(Layers)
         picked = [p if p is None else p[place : place + 1] for step in self.steps if isinstance(step, tuple) for p in step]
         pairs = iter(zip(picked[::2], picked[1::2]))
-        one.steps = [next(pairs) if isinstance(step, tuple) else step for step in self.steps]
-        one.parameters = [p for p in picked if p is not None]
-        return one
+        single.steps = [next(pairs) if isinstance(step, tuple) else step for step in self.steps]
+        single.parameters = [p for p in picked if p is not None]
+        return single
 
     @torch.no_grad()
     def copy_to(self, model: nn.Module, place: int) -> None:
@@ -100,11 +100,11 @@ def _chain(model: nn.Module) -> tuple[nn.Module, ...] | None:
     layers: list[nn.Module] = []
     for layer in model:
         nested = _chain(layer) if isinstance(layer, nn.Sequential) else (layer,)
-        if nested is None or not all(type(one) in known for one in nested):
+        if nested is None or not all(type(member) in known for member in nested):
             return None
         layers += nested
-    flat = all(not isinstance(one, nn.Flatten) or (one.start_dim, one.end_dim) == (1, -1) for one in layers)
-    return tuple(layers) if flat and any(isinstance(one, nn.Linear) for one in layers) else None
+    flat = all(not isinstance(member, nn.Flatten) or (member.start_dim, member.end_dim) == (1, -1) for member in layers)
+    return tuple(layers) if flat and any(isinstance(member, nn.Linear) for member in layers) else None
 
 
 class Mapped:
@@ -115,12 +115,12 @@ class Mapped:
         self._params = {name: p.detach().to(device).requires_grad_(p.requires_grad) for name, p in params.items()}
         self._buffers = {name: b.detach().to(device) for name, b in buffers.items()}
         self.parameters = list(self._params.values())
-        self._one = models[0].to("meta")
+        self._skeleton = models[0].to("meta")
 
     def __call__(self, x: Tensor, *, training: bool) -> Tensor:
-        self._one.train(training)
+        self._skeleton.train(training)
 
         def one(params: Any, buffers: Any, rows: Tensor) -> Tensor:
-            return functional_call(self._one, (params, buffers), (rows,))
+            return functional_call(self._skeleton, (params, buffers), (rows,))
 
         return vmap(one, randomness="different")(self._params, self._buffers, x)

@@ -1,7 +1,7 @@
 """Query any model: scores, labels, and for torch modules the gradient of every example.
 
 `adapt(model)` wraps a torch module (Hugging Face models among them), a scikit-learn classifier, an ONNX file, a server that
-speaks the prediction protocol of TensorFlow Serving, KServe and MLflow, or a plain function; all are then asked the same way.
+speaks the prediction protocol of TensorFlow Serving, KServe and MLflow, or a plain function, in one interface.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class Onnx:
             outputs = self._session.run(None, {self._input: np.asarray(X, np.float32)})
         except Exception as error:
             raise InvalidValue(f"The model cannot be asked about these rows: {' '.join(str(error).split())[:200]}") from None
-        tables = [each for each in outputs if isinstance(each, np.ndarray) and each.ndim == 2 and each.dtype.kind == "f"]
+        tables = [
+            output for output in outputs if isinstance(output, np.ndarray) and output.ndim == 2 and output.dtype.kind == "f"
+        ]
         if not tables:
             raise InvalidValue("The model gives no table of scores, one column per class; export it with its probabilities.")
         return np.asarray(tables[-1], np.float64)
@@ -140,11 +142,11 @@ class Http:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 scores = np.asarray(json.loads(answer.read())["predictions"], np.float64)
         except (urllib.error.URLError, OSError) as error:
-            code, said = getattr(error, "code", 503), f"The model at {place_name(self.url)} did not answer: {error}."
+            code, message = getattr(error, "code", 503), f"The model at {place_name(self.url)} did not answer: {error}."
             if code < 500 and code not in (408, 425, 429):
-                raise InvalidValue(said) from None
+                raise InvalidValue(message) from None
             wait = (getattr(error, "headers", None) or {}).get("Retry-After", "")
-            raise ModelUnreachable(said, retry_after=float(wait) if wait.isdigit() else None) from None
+            raise ModelUnreachable(message, retry_after=float(wait) if wait.isdigit() else None) from None
         except (ValueError, KeyError, TypeError):
             raise InvalidValue(
                 f'The model at {place_name(self.url)} must answer {{"predictions": [[...], ...]}}, a score for each class.'
@@ -191,7 +193,7 @@ def labels(model: Any, X: Array) -> NDArray[np.int64]:
 
 
 def is_module(model: Any) -> bool:
-    """Whether weights can be seen."""
+    """Whether the model is a torch module, whose weights are available."""
     return hasattr(model, "state_dict") and hasattr(model, "forward")
 
 
@@ -200,19 +202,19 @@ def names_classes(model: Any) -> bool:
     return not is_module(model) and hasattr(model, "classes_")
 
 
-def class_numbers(y: Array, classes: Any, what: str) -> NDArray[np.int64]:
+def class_numbers(y: Array, classes: Any, role: str) -> NDArray[np.int64]:
     """Labels as places among the classes that a model names."""
-    known = {each: place for place, each in enumerate(np.asarray(classes).tolist())}
-    places = [known.get(each, -1) for each in np.asarray(y).tolist()]
+    known = {name: place for place, name in enumerate(np.asarray(classes).tolist())}
+    places = [known.get(label, -1) for label in np.asarray(y).tolist()]
     unknown = places.count(-1)
     if unknown == len(places):
         raise InvalidValue(
-            f"None of the labels of the {what} is one of the model's {len(known)} classes. Labels must be written as the model "
+            f"None of the labels of the {role} is one of the model's {len(known)} classes. Labels must be written as the model "
             "names its classes; what a regression predicts is no class, and is not attacked here."
         )
     if unknown:
         raise InvalidValue(
-            f"{unknown} of {len(places)} labels of the {what} are none of the model's {len(known)} classes. Leave such rows "
+            f"{unknown} of {len(places)} labels of the {role} are none of the model's {len(known)} classes. Leave such rows "
             "out: who has a class that the model does not know was not trained on."
         )
     return np.array(places, np.int64)
@@ -221,8 +223,7 @@ def class_numbers(y: Array, classes: Any, what: str) -> NDArray[np.int64]:
 def logarithms(probabilities: Array) -> Array:
     """Logarithms of probabilities; 0 counts as half of the least positive one.
 
-    A forest of 20 trees means less than 1/20 by 0; at 1e-12 its rows would lie so far from all others that nothing could be
-    said about them.
+    In a forest of 20 trees a 0 means less than 1/20; replacing it by 1e-12 would make such rows extreme outliers.
 
     >>> np.exp(logarithms(np.array([[1.0, 0.0], [0.9, 0.1]]))).round(3).tolist()
     [[1.0, 0.05], [0.9, 0.1]]

@@ -87,7 +87,7 @@ def _on_ray(work: Callable[[Place], Any], places: Sequence[Place], address: str)
     if not ray.is_initialized():
         ray.init(address=None if address == "local" else address, include_dashboard=False, log_to_driver=False)
     remote = ray.remote(num_cpus=1)(work)
-    asked = {remote.remote(place): place for place in places}
-    while asked:
-        done, _ = ray.wait(list(asked))
-        yield asked.pop(done[0]), ray.get(done[0])
+    pending = {remote.remote(place): place for place in places}
+    while pending:
+        done, _ = ray.wait(list(pending))
+        yield pending.pop(done[0]), ray.get(done[0])

@@ -84,7 +84,7 @@ class Recipe:
         return float(self.learning_rate * 0.5 * (1.0 + np.cos(np.pi * epoch / self.epochs)))
 
     def mixed(self, device: str) -> AbstractContextManager[Any]:
-        """In which torch's forward passes run."""
+        """The autocast context of torch's forward passes."""
         if self.precision == "float32":
             return nullcontext()
         import torch
@@ -110,7 +110,7 @@ class Recipe:
         return lambda inputs: as_logits(_complete(queried.scores(inputs), len(inputs), classes))
 
     def tried(self, X: Array, classes: int, counts: Iterable[int]) -> None:
-        """Refuse a torch recipe that cannot learn such rows and classes, before anything is trained: it is built and asked.
+        """Refuse a torch recipe that cannot learn such rows and classes, by building and querying a module before training.
         `counts` are the numbers of rows that models will be trained on."""
         import torch
 
@@ -146,7 +146,7 @@ class Recipe:
             )
 
     def _batches(self, model: Any, row: Any, counts: Iterable[int]) -> None:
-        """Refuse a last batch of one row where the module cannot be trained on one: by itself it has no spread to divide by."""
+        """Refuse a last batch of one row where the module cannot train on one, as batch normalisation cannot."""
         lone = [count for count in counts if count % self.batch_size == 1]
         if not lone:
             return
@@ -161,7 +161,7 @@ class Recipe:
 
 @contextmanager
 def _users_errors(rows: int) -> Iterator[None]:
-    """Report an error of the user's own training as theirs."""
+    """Report an error in the user's own training code as theirs."""
     try:
         yield
     except DiscreetError:
@@ -214,7 +214,7 @@ def _complete(scores: Any, rows: int, classes: int | None) -> Array:
 
 
 def _columns(names: Any, scores: Array, classes: int | None) -> Array:
-    """Columns at the numbers of their classes: a model may be fitted on rows that lack some, which it holds impossible."""
+    """Put score columns at their class numbers: classes missing from the training rows get probability 0."""
     if classes is None or len(names) == classes:
         return scores
     table = np.repeat(scores.min(1, keepdims=True) + np.log(SMALLEST_PROBABILITY), classes, 1)

@@ -43,8 +43,8 @@ def read_rows(
     if texts and fitted is not None:
         return _frame(table, names), table[target], names, {name: table[name] for name in by if name in table}
     if texts or not names:
-        what = _no_numbers(path, texts[0], table[texts[0]]) if texts else f"{path!r} has no column but the labels."
-        raise InvalidValue(f"A model is asked about numbers; {what}")
+        problem = _no_numbers(path, texts[0], table[texts[0]]) if texts else f"{path!r} has no column but the labels."
+        raise InvalidValue(f"A model is asked about numbers; {problem}")
     return (
         _narrow(np.stack([table[name] for name in names], 1)),
         table[target],
@@ -62,11 +62,11 @@ def _frame(table: dict[str, Any], names: list[str]) -> Any:
 
 
 def _no_numbers(path: str, name: str, values: Any) -> str:
-    """Why a column is none of numbers: cells are empty, or it holds text."""
+    """Why a column is not numeric: it has empty cells, or text."""
     cells = values.tolist()
-    empty = sum(each is None for each in cells)
+    empty = sum(cell is None for cell in cells)
     try:
-        [float(each) for each in cells if each is not None]
+        [float(cell) for cell in cells if cell is not None]
     except (TypeError, ValueError):
         return (
             f"column {name!r} of {path!r} holds text. Give it as numbers, a scikit-learn pipeline that was fitted on columns "
@@ -79,7 +79,7 @@ def _no_numbers(path: str, name: str, values: Any) -> str:
 
 
 def _narrow(X: Any) -> Any:
-    """As 32-bit floats; as they are where that would make different numbers the same (times, amounts, numbers of people)."""
+    """Convert to 32-bit floats, unless that would merge different numbers (times, amounts, counts)."""
     with np.errstate(over="ignore"):
         return X.astype(np.float64 if (np.abs(X) >= WHOLE).any() else np.float32)
 
@@ -105,28 +105,28 @@ def read_arrays(path: str | Path, names: tuple[str, ...], *, optional: tuple[str
         raise InvalidValue(f"{str(file)!r} cannot be read as .npz; write it with numpy.savez(file, {wanted}).") from None
 
 
-def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: str, whose: str = "members do not") -> Any:
+def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, role: str, whose: str = "members do not") -> Any:
     """Columns in the order of another file, or of those that the model was fitted on; refused where others are."""
     if names is None or wanted is None or names == wanted:
         return X
-    lacking, extra = [each for each in wanted if each not in names], [each for each in names if each not in wanted]
+    lacking, extra = [name for name in wanted if name not in names], [name for name in names if name not in wanted]
     if lacking or extra:
-        reasons = [f"lack {each!r}" for each in lacking[:1]] + [f"have {each!r}, which {whose}" for each in extra[:1]]
-        raise InvalidValue(f"The {what} {' and '.join(reasons)} ({len(lacking)} columns lacking, {len(extra)} too many).")
-    return X[wanted] if hasattr(X, "columns") else X[:, [names.index(each) for each in wanted]]
+        reasons = [f"lack {name!r}" for name in lacking[:1]] + [f"have {name!r}, which {whose}" for name in extra[:1]]
+        raise InvalidValue(f"The {role} {' and '.join(reasons)} ({len(lacking)} columns lacking, {len(extra)} too many).")
+    return X[wanted] if hasattr(X, "columns") else X[:, [names.index(name) for name in wanted]]
 
 
-def class_numbers(y: Any, model: Any, what: str) -> Any:
+def class_numbers(y: Any, model: Any, role: str) -> Any:
     """Labels as places among the model's classes, where it names them; else whole numbers from 0 are needed."""
     y = np.asarray(y)
     classes = getattr(model, "classes_", None)
     if classes is not None:
-        return predict.class_numbers(y, classes, what)
+        return predict.class_numbers(y, classes, role)
     if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
         y = y.astype(np.int64)
     if y.dtype.kind not in "iu":
         raise InvalidValue(
-            f"Labels of the {what} must be whole numbers from 0, as the model counts its classes; they are {_kind(y)}. Write "
+            f"Labels of the {role} must be whole numbers from 0, as the model counts its classes; they are {_kind(y)}. Write "
             "the number of each row's class there; what a regression predicts is no class, and is not attacked here."
         )
     return y
@@ -135,7 +135,7 @@ def class_numbers(y: Any, model: Any, what: str) -> Any:
 def number_classes(y: Any) -> Any:
     """Labels of any kind as numbers of classes from 0, in order; refused where they are no classes."""
     y = np.asarray(y)
-    lacking = y.dtype.kind == "O" and any(each is None for each in y.tolist())
+    lacking = y.dtype.kind == "O" and any(label is None for label in y.tolist())
     if lacking or (y.dtype.kind == "f" and not np.array_equal(y, np.rint(y))):
         raise InvalidValue(
             f"Labels of the data must be classes: whole numbers or names; they are {_kind(y)}. What a regression predicts is "
@@ -146,7 +146,7 @@ def number_classes(y: Any) -> Any:
 
 def _kind(y: Any) -> str:
     cells = y.tolist()
-    empty = sum(each is None or each != each for each in cells)
+    empty = sum(cell is None or cell != cell for cell in cells)
     if empty:
         return f"empty in {empty} of {len(cells)} rows"
     return "numbers with fractions, or infinite" if np.asarray(y).dtype.kind == "f" else "text"

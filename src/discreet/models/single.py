@@ -1,7 +1,7 @@
-"""One model after another, for networks that fill the processor alone: convolutions gain nothing from being stacked.
+"""Train models one after another: networks with convolutions use the whole processor alone, so stacking gains nothing.
 
-On a GPU a step (drawing the batch, augmenting, forward, backward, descent) is recorded once as a graph and replayed for every
-step of every model: the next model's first weights are copied to where the last one's lay.
+On a GPU a step (drawing the batch, augmentation, forward, backward, optimizer) is captured once as a CUDA graph and replayed
+for every step of every model; each new model's initial weights are copied into the same memory.
 """
 
 from __future__ import annotations

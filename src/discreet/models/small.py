@@ -20,7 +20,7 @@ from discreet.models.trainer import one_thread
 Array = NDArray[Any]
 
 HELD = 5  # one row of so many is held out, to stop in time
-LOOK = 20  # steps between two looks at the rows held out
+LOOK = 20  # steps between two evaluations on the rows held out
 
 
 def member(out: Tensor, wanted: Tensor) -> Tensor:
@@ -60,10 +60,10 @@ class Nets:
             return self.stack.only(group)(_ready(features, self.centre, self.scale)[None], training=False)[0].numpy()
 
     def each(self, features: Array, group: Array) -> Array:
-        """Every row by the network of its own group, [rows, outputs]."""
+        """The outputs for every row by the network of its group, [rows, outputs]."""
         outputs = np.zeros((len(features), self.stack.parameters[2].shape[2]), np.float32)
-        for one in np.unique(group):
-            outputs[group == one] = self(features[group == one], int(one))
+        for index in np.unique(group):
+            outputs[group == index] = self(features[group == index], int(index))
         return outputs
 
 
@@ -110,10 +110,10 @@ def _train(
                 now = loss(stack(rows[watched], training=False), targets[watched]).mean(1)
                 better = now < least
                 least = torch.where(better, now, least)
-                for kept, p in zip(best, stack.parameters):
-                    kept[better] = p[better]
-    for kept, p in zip(best, stack.parameters):
-        p.data.copy_(kept)
+                for saved, p in zip(best, stack.parameters):
+                    saved[better] = p[better]
+    for saved, p in zip(best, stack.parameters):
+        p.data.copy_(saved)
     return least
 
 
@@ -125,5 +125,5 @@ def _initial(groups: int, width: int, hidden: int, outputs: int, rng: np.random.
 
 
 def _ready(features: Array, centre: Array, scale: Array) -> Tensor:
-    """Standardised; what lies far outside is brought in."""
+    """Standardise the features and clip outliers."""
     return torch.as_tensor(np.clip((np.asarray(features, np.float32) - centre) / scale, -8.0, 8.0))

@@ -92,7 +92,7 @@ def shuffled(orders: Sequence[torch.Generator], models: int, count: int, device:
 
 
 def optimizer_of(recipe: Recipe, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
-    """Optimizers that work number by number treat stacked models as they would each alone."""
+    """An elementwise optimizer, which treats stacked models as it would treat each alone."""
     rate: Any = recipe.learning_rate
     cuda = parameters[0].is_cuda
     if recipe.optimizer == "sgd":
@@ -145,7 +145,7 @@ class Step:
         self._graph.replay()
 
     def _record(self, batch: Tensor) -> None:
-        """The first steps run as they are, on a stream of their own as graphs want; then one is recorded."""
+        """Run the first steps eagerly on a side stream, as CUDA graphs require, then capture one."""
         self._steps += 1
         if self._steps <= 3:
             stream = torch.cuda.Stream()

@@ -83,7 +83,7 @@ def _parquet(file: Path, names: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def _whole(stored: Any, column: Any) -> Any:
-    """The column; whole numbers stay whole where one is missing: numpy would make all of them floats."""
+    """The column, with whole numbers kept whole where some are missing: numpy would make all of them floats."""
     import numpy as np
     from pyarrow import types
 

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 MEMORY = 1 << 30  # bytes a group of models may take on a CPU
-CACHE = 1 << 24  # bytes above which more models at once only wait for memory there
+CACHE = 1 << 24  # bytes above which stacking more models no longer helps, since they exceed the CPU's cache
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _fitting(recipe: Recipe, X: Array, device: str) -> int:
 
     model = recipe.build()
     if _alone(model):
-        return 8  # one after another: what is kept together after a crash
+        return 8  # trained one after another; this is how many are saved together
     weights = sum(p.numel() for p in model.parameters())
     row = int(np.prod(X.shape[1:]))
     size = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model)))
@@ -233,7 +233,7 @@ def _train_together(
 
 
 class one_thread:
-    """Small products gain nothing from a second thread and lose much on a busy machine."""
+    """Run with one thread: small products gain nothing from a second one and lose much on a busy machine."""
 
     def __init__(self, device: str) -> None:
         self._on = device == "cpu"

@@ -1,4 +1,4 @@
-"""The finite domain of a column: which cell a value falls into, inside the engine, and what a cell stands for, outside.
+"""The finite domain of a column: encoding values as cells inside the engine, and decoding cells outside.
 
 A row falls into exactly one cell of each column, by its own value alone: that is all the sensitivity proofs need of it.
 """
@@ -37,7 +37,7 @@ _VALUE = {str: "text", bool: "boolean", int: "integer", float: "number", date: "
 
 
 def declared_kind(column: Column) -> str:
-    """What a column of a text file is read as: its type, or that of its listed values."""
+    """The kind as which a column of a text file is read: its type, or that of its listed values."""
     if column.type not in LISTED:
         return "number" if column.type == "real" else column.type
     kinds = {_VALUE[type(value)] for value in column.values}
@@ -123,7 +123,7 @@ class Cells:
         return str(low) if low == last else f"{low} to {last}"
 
     def previous(self, value: Any) -> Any:
-        """The value just below, of a column whose values are apart."""
+        """The next smaller value of a discrete column."""
         return value - _step(self.column)
 
     def ends(self, place: int) -> tuple[Any, Any]:
@@ -157,64 +157,66 @@ class Cells:
             raise InvalidValue(f"{self.name} lies between {low} and {high}; got {check.shown(value)}.")
         if point in self.values:
             return self.bins + self.values.index(point)
-        found = int(np.searchsorted([_number(edge) for edge in self.edges], _number(point), "right")) - 1
-        return min(found, self.bins - 1)
+        bin_number = int(np.searchsorted([_number(edge) for edge in self.edges], _number(point), "right")) - 1
+        return min(bin_number, self.bins - 1)
 
     # ---- in the engine ---------------------------------------------------------------------------------------------
 
-    def code(self, it: Scalar) -> Scalar:
+    def code(self, expression: Scalar) -> Scalar:
         """The cell of a row as an expression over its column: a whole number, never NULL."""
         missing = _literal(self.known if self.size > self.known else self._middle(), "integer")
         if not self.bins:
-            return self._listed(it, missing)
+            return self._listed(expression, missing)
         low, high = self._ends()
-        tests = [Scalar(Op.IS_NULL, Kind.BOOLEAN, (it,)), missing]
+        tests = [Scalar(Op.IS_NULL, Kind.BOOLEAN, (expression,)), missing]
         for i, point in enumerate(self.values):
             op = {low: Op.LE, high: Op.GE}.get(point, Op.EQ)  # what lies outside is moved to the nearer end
-            tests += [Scalar(op, Kind.BOOLEAN, (it, _literal(point, self.kind))), _literal(self.bins + i, "integer")]
-        return Scalar(Op.CASE, Kind.INTEGER, (*tests, self._bin(it)))
+            tests += [Scalar(op, Kind.BOOLEAN, (expression, _literal(point, self.kind))), _literal(self.bins + i, "integer")]
+        return Scalar(Op.CASE, Kind.INTEGER, (*tests, self._bin(expression)))
 
     def _middle(self) -> int:
         return self.bins // 2 if self.bins else self.known - 1
 
-    def _listed(self, it: Scalar, missing: Scalar) -> Scalar:
+    def _listed(self, expression: Scalar, missing: Scalar) -> Scalar:
         if self.column.other is not None:
             rest = self.values.index(_as_kind(self.name, self.column.other, self.kind))
-            empty = [Scalar(Op.IS_NULL, Kind.BOOLEAN, (it,)), missing]
-            return Scalar(Op.CASE, Kind.INTEGER, (*empty, *self._each(it), _literal(rest, "integer")))
+            empty = [Scalar(Op.IS_NULL, Kind.BOOLEAN, (expression,)), missing]
+            return Scalar(Op.CASE, Kind.INTEGER, (*empty, *self._each(expression), _literal(rest, "integer")))
         first, last = self.values[0], self.values[-1]
         if self.kind in ("integer", "number") and self.values == tuple(range(int(first), int(last) + 1)):
-            within = [Scalar(op, Kind.BOOLEAN, (it, _literal(end, self.kind))) for op, end in ((Op.GE, first), (Op.LE, last))]
-            place = it  # a code already, as in many tables
+            within = [
+                Scalar(op, Kind.BOOLEAN, (expression, _literal(end, self.kind))) for op, end in ((Op.GE, first), (Op.LE, last))
+            ]
+            place = expression  # a code already, as in many tables
             if first or self.kind == "number":
-                place = _whole(Scalar(Op.SUB, Kind.NUMBER, (it, _literal(first, self.kind))))
+                place = _whole(Scalar(Op.SUB, Kind.NUMBER, (expression, _literal(first, self.kind))))
             return Scalar(Op.CASE, Kind.INTEGER, (Scalar(Op.AND, Kind.BOOLEAN, tuple(within)), place, missing))
-        return Scalar(Op.CASE, Kind.INTEGER, (*self._each(it), missing))
+        return Scalar(Op.CASE, Kind.INTEGER, (*self._each(expression), missing))
 
-    def _each(self, it: Scalar) -> list[Scalar]:
+    def _each(self, expression: Scalar) -> list[Scalar]:
         """A test for each listed value, and its place."""
         tests = []
         for i, value in enumerate(self.values):
-            tests += [Scalar(Op.EQ, Kind.BOOLEAN, (it, _literal(value, self.kind))), _literal(i, "integer")]
+            tests += [Scalar(Op.EQ, Kind.BOOLEAN, (expression, _literal(value, self.kind))), _literal(i, "integer")]
         return tests
 
     def _ends(self) -> tuple[Any, Any]:
         assert self.column.bounds is not None
         return self.column.bounds
 
-    def _bin(self, it: Scalar) -> Scalar:
+    def _bin(self, expression: Scalar) -> Scalar:
         column = self.column
         if column.type == "timestamp" or not isinstance(column.bins, int):
             tests: list[Scalar] = []
             for i, edge in enumerate(self.edges[1:-1]):
-                tests += [Scalar(Op.LT, Kind.BOOLEAN, (it, _literal(edge, self.kind))), _literal(i, "integer")]
+                tests += [Scalar(Op.LT, Kind.BOOLEAN, (expression, _literal(edge, self.kind))), _literal(i, "integer")]
             last = _literal(self.bins - 1, "integer")
             return Scalar(Op.CASE, Kind.INTEGER, (*tests, last)) if tests else last
         low, high = self._ends()
         if column.type == "date":
-            start, width = Scalar(Op.DAYS, Kind.NUMBER, (_literal(low, "date"), it)), (high - low).days + 1.0
+            start, width = Scalar(Op.DAYS, Kind.NUMBER, (_literal(low, "date"), expression)), (high - low).days + 1.0
         else:
-            start = Scalar(Op.SUB, Kind.NUMBER, (it, _literal(float(low), "number")))
+            start = Scalar(Op.SUB, Kind.NUMBER, (expression, _literal(float(low), "number")))
             width = float(high - low + (1 if column.type == "integer" else 0))
         scaled = Scalar(Op.MUL, Kind.NUMBER, (start, _literal(float(self.bins), "number")))
         part = Scalar(Op.FLOOR, Kind.NUMBER, (Scalar(Op.DIV, Kind.NUMBER, (scaled, _literal(width, "number"))),))
@@ -322,7 +324,7 @@ def settled_edges(column: Column, inner: Sequence[Any], mass: Collection[Any]) -
 
 
 def _step(column: Column) -> Any:
-    """What lies between two neighbouring values."""
+    """The distance between neighbouring values."""
     return {"date": timedelta(days=1), "timestamp": timedelta(seconds=1)}.get(column.type, 1)
 
 
@@ -337,14 +339,14 @@ def _literal(value: Any, kind: str) -> Scalar:
     return Scalar(Op.LITERAL, Kind(kind), (), float(value) if kind == "number" else value)
 
 
-def _whole(it: Scalar) -> Scalar:
-    return Scalar(Op.TO_INTEGER, Kind.INTEGER, (it,))
+def _whole(expression: Scalar) -> Scalar:
+    return Scalar(Op.TO_INTEGER, Kind.INTEGER, (expression,))
 
 
 def _as_kind(name: str, value: Any, kind: str) -> Any:
-    found = _VALUE[type(value)]
-    if found == "integer" and kind == "number":
+    actual = _VALUE[type(value)]
+    if actual == "integer" and kind == "number":
         return float(value)
-    if found != kind:
-        raise InvalidValue(f"{name} holds {kind}, and its listed values are {found}. Change the schema or the table.")
+    if actual != kind:
+        raise InvalidValue(f"{name} holds {kind}, and its listed values are {actual}. Change the schema or the table.")
     return value

@@ -1,7 +1,7 @@
-"""A tree of pairs in closed form: from noisy counts to tables that agree with one another, without iterating over the model.
+"""Estimation of a tree of pairs in closed form: consistent tables from noisy counts, without iterating over the model.
 
-Each column's counts are the mean of all measurements that tell of it, weighed by their precision, moved to the nearest
-counts that are not negative. Each pair's table is moved to the nearest one with these margins, none of its cells below zero.
+Each column's counts are the precision-weighted mean of all measurements that contain it, projected onto non-negative counts.
+Each pair's table is projected onto the non-negative tables with these margins.
 docs/theory/synth-estimation.md has the derivation.
 """
 
@@ -29,8 +29,8 @@ def simplex(values: Floats, total: float) -> Floats:
     falling = np.sort(values, axis=None)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
     last = np.flatnonzero(falling > excess)[-1]
-    made: Floats = np.maximum(values - excess[last], 0.0)
-    return made
+    projected: Floats = np.maximum(values - excess[last], 0.0)
+    return projected
 
 
 def columns_of(size: int, measurements: Sequence[Measurement], total: float, shapes: Sequence[int]) -> list[Floats]:
@@ -49,9 +49,9 @@ def columns_of(size: int, measurements: Sequence[Measurement], total: float, sha
 def pair_table(measured: Floats, rows: Floats, columns: Floats) -> Floats:
     """The table nearest to the measured one with these margins and no cell below zero, by least squares.
 
-    It is max(measured - a_i - b_j, 0) for some a and b. Each in turn is set so that its own margins hold, which climbs a
-    concave dual. Iterative proportional fitting removes what the turns leave; a little of the independent table is mixed in, so
-    that no margin is out of reach.
+    It is max(measured - a_i - b_j, 0) for some a, b. Setting a and b in turn so that their margins hold is coordinate ascent
+    on a concave dual. Iterative proportional fitting removes the rest of the error; a little of the independent table is
+    mixed in, so that every margin can be reached.
 
     >>> pair_table(np.array([[9.0, -4.0], [0.0, 5.0]]), np.array([6.0, 4.0]), np.array([6.0, 4.0])).round(2).tolist()
     [[6.0, 0.0], [0.0, 4.0]]
@@ -72,8 +72,8 @@ def _levels(values: Floats, sums: Floats) -> Floats:
     falling = -np.sort(-values, axis=1)
     levels = (np.cumsum(falling, axis=1) - sums[:, None]) / np.arange(1, values.shape[1] + 1)
     last = np.maximum((falling > levels).sum(axis=1) - 1, 0)
-    found: Floats = levels[np.arange(len(values)), last]
-    return found
+    chosen: Floats = levels[np.arange(len(values)), last]
+    return chosen
 
 
 def _fitted(table: Floats, rows: Floats, columns: Floats) -> Floats:
@@ -96,6 +96,6 @@ def tree_tables(pairs: Mapping[Pair, Floats], margins: Sequence[Floats]) -> dict
     return {pair: pair_table(table, margins[pair[0]], margins[pair[1]]) for pair, table in pairs.items()}
 
 
-def _ratio(wanted: Floats, found: Floats) -> Floats:
-    made: Floats = np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
-    return made
+def _ratio(wanted: Floats, current: Floats) -> Floats:
+    ratio: Floats = np.divide(wanted, current, out=np.zeros_like(wanted), where=current > 0)
+    return ratio

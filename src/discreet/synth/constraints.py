@@ -1,4 +1,4 @@
-"""What no row may be: combinations of cells that are impossible, in estimation and so in every sampled row."""
+"""Constraints: combinations of cells that are impossible in estimation, and so in every sampled row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Forbidden:
         return tuple(self.where)
 
     def impossible(self, columns: Sequence[Cells]) -> Impossible:
-        return _together(columns, {name: _cells(columns, name, said) for name, said in self.where.items()})
+        return _together(columns, {name: _cells(columns, name, values) for name, values in self.where.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Implies:
     def impossible(self, columns: Sequence[Cells]) -> Impossible:
         if len(self.then) != 1 or set(self.given) & set(self.then) or not self.given:
             raise InvalidValue("An implication has at least one column given and one other that follows.")
-        ((name, said),) = self.then.items()
+        ((name, consequence),) = self.then.items()
         masks = {column: _cells(columns, column, values) for column, values in self.given.items()}
-        return _together(columns, masks | {name: ~_cells(columns, name, said)})
+        return _together(columns, masks | {name: ~_cells(columns, name, consequence)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +67,32 @@ class Ordered:
 
     def impossible(self, columns: Sequence[Cells]) -> Impossible:
         """The pairs of cells without any values in this order; values are kept in order when they are drawn."""
-        one, two = (_named(columns, name) for name in (self.first, self.second))
-        kinds = [{"integer": "number", "real": "number"}.get(it.column.type, it.column.type) for it in (one, two)]
-        if one is two or not one.bins or not two.bins or kinds[0] != kinds[1]:
+        first, second = (_named(columns, name) for name in (self.first, self.second))
+        kinds = [
+            {"integer": "number", "real": "number"}.get(column.column.type, column.column.type) for column in (first, second)
+        ]
+        if first is second or not first.bins or not second.bins or kinds[0] != kinds[1]:
             raise InvalidValue(
                 f"{self.first} and {self.second} cannot be ordered: both must be numbers, dates or timestamps in bins."
             )
-        mask = np.zeros((one.size, two.size), bool)
-        for i in range(one.known):
-            for j in range(two.known):
-                open_end = two.column.type == "real" and j < two.bins  # the end of a real bin is not in it
-                least, most = one.ends(i)[0], two.ends(j)[1]
+        mask = np.zeros((first.size, second.size), bool)
+        for i in range(first.known):
+            for j in range(second.known):
+                open_end = second.column.type == "real" and j < second.bins  # the end of a real bin is not in it
+                least, most = first.ends(i)[0], second.ends(j)[1]
                 mask[i, j] = least >= most if open_end else least > most
-        places = tuple(next(i for i, it in enumerate(columns) if it is each) for each in (one, two))
+        places = tuple(next(i for i, column in enumerate(columns) if column is wanted) for wanted in (first, second))
         return (places, mask) if places[0] < places[1] else (places[::-1], mask.T)
 
 
 def ordered_pairs(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple[tuple[int, int], ...]:
     """The columns that are in order, by place. No column is in two orders: then a pair of cells that is possible has values."""
-    names = [each.name for each in columns]
-    pairs = [(names.index(it.first), names.index(it.second)) for it in constraints if isinstance(it, Ordered)]
+    names = [column.name for column in columns]
+    pairs = [
+        (names.index(constraint.first), names.index(constraint.second))
+        for constraint in constraints
+        if isinstance(constraint, Ordered)
+    ]
     used = [place for pair in pairs for place in pair]
     if len(set(used)) != len(used):
         raise InvalidValue("A column can be in one order only.")
@@ -95,24 +101,24 @@ def ordered_pairs(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple
 
 def impossible_cells(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple[Impossible, ...]:
     """The cells that the constraints leave out; InvalidValue where they leave out every row there could be."""
-    made = []
-    found = {each.name for each in columns if each.column.find}
+    masks = []
+    private = {column.name for column in columns if column.column.find}
     for constraint in check.items("constraints", constraints, "a list of Forbidden, Implies and Ordered"):
         if not isinstance(constraint, (Forbidden, Implies, Ordered)):
             raise InvalidValue(f"constraints must be a list of Forbidden, Implies and Ordered; got {check.shown(constraint)}.")
-        if found & set(constraint.columns):
-            raise InvalidValue(f"A constraint names {min(found & set(constraint.columns))}, whose cells are yet to be found. "
+        if private & set(constraint.columns):
+            raise InvalidValue(f"A constraint names {min(private & set(constraint.columns))}, whose cells are yet to be found. "
                                "Constraints need public cells: list its categories or the edges of its bins.")  # fmt: skip
-        made.append(constraint.impossible(columns))
+        masks.append(constraint.impossible(columns))
     ordered_pairs(constraints, columns)
-    sizes = [each.size for each in columns]
-    tree = JunctionTree.of(sizes, [places for places, _ in made])
+    sizes = [column.size for column in columns]
+    tree = JunctionTree.of(sizes, [places for places, _ in masks])
     if tree.cells > MOST_CELLS:
         raise InvalidValue(f"The constraints tie columns of {tree.cells:,} cells together, and at most {MOST_CELLS:,} fit. "
                            "Use fewer bins, or fewer columns in one constraint.")  # fmt: skip
-    if made and not math.isfinite(tree.conditionals(with_impossible(tree, tree.zeros(), made))[1]):
+    if masks and not math.isfinite(tree.conditionals(with_impossible(tree, tree.zeros(), masks))[1]):
         raise InvalidValue("The constraints contradict one another: no row is left. Nothing was spent.")
-    return tuple(made)
+    return tuple(masks)
 
 
 def with_impossible(tree: JunctionTree, potentials: list[Any], impossible: Sequence[Impossible]) -> list[Any]:
@@ -129,9 +135,9 @@ def _together(columns: Sequence[Cells], masks: Mapping[str, NDArray[np.bool_]]) 
     """All of the masks at once, over their columns in the table's order."""
     if not masks:
         raise InvalidValue("A constraint names at least one column.")
-    names = [each.name for each in columns]
+    names = [column.name for column in columns]
     places = tuple(sorted(names.index(name) for name in masks))
-    if cells(places, [each.size for each in columns]) > MOST_CELLS:
+    if cells(places, [column.size for column in columns]) > MOST_CELLS:
         raise InvalidValue(f"A constraint has more than {MOST_CELLS:,} cells. Use fewer bins, or fewer columns.")
     mask = np.ones([columns[place].size for place in places], bool)
     for i, place in enumerate(places):
@@ -140,20 +146,20 @@ def _together(columns: Sequence[Cells], masks: Mapping[str, NDArray[np.bool_]]) 
 
 
 def _named(columns: Sequence[Cells], name: str) -> Cells:
-    found = next((each for each in columns if each.name == name), None)
-    if found is None:
-        names = ", ".join(each.name for each in columns[:20])
+    match = next((column for column in columns if column.name == name), None)
+    if match is None:
+        names = ", ".join(column.name for column in columns[:20])
         raise InvalidValue(f"A constraint names {check.shown(name)}, which is no column; there are {names}.")
-    return found
+    return match
 
 
-def _cells(columns: Sequence[Cells], name: str, said: Any) -> NDArray[np.bool_]:
+def _cells(columns: Sequence[Cells], name: str, values: Any) -> NDArray[np.bool_]:
     """Which cells of a column hold the values that were said."""
     column = _named(columns, name)
     mask = np.zeros(column.size, bool)
-    if column.bins and isinstance(said, tuple) and len(said) == 2:
-        return _range(column, *said)
-    for value in said if isinstance(said, (list, set, frozenset)) else [said]:
+    if column.bins and isinstance(values, tuple) and len(values) == 2:
+        return _range(column, *values)
+    for value in values if isinstance(values, (list, set, frozenset)) else [values]:
         place = column.place(value)
         if place < column.bins and not _single(column, place):
             raise InvalidValue(f"{name}: {check.shown(value)} lies in a bin with other values. Give it a cell of its own "

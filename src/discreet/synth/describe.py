@@ -1,4 +1,4 @@
-"""What a report tells of a synthetic table: its method, how the budget was split, what was measured. All of it is public."""
+"""The facts about a synthetic table in a report: method, split of the budget, measurements. All of it is public."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ MOST = 400  # measured tables that are listed
 
 def description(model: Model, spending: Spending, epsilon: float, delta: float, schema: Schema | None = None) -> dict[str, Any]:
     """The fact `synthetic` of a release: from the model, whose claim covers it, and from the plan, which saw no rows."""
-    measured = [it for it in model.measurements if len(it.columns) > 1]
+    measured = [measurement for measurement in model.measurements if len(measurement.columns) > 1]
     return {
         "method": model.method, "epsilon": epsilon, "delta": delta, "rows": model.rows, "noise": dict(spending.parts),
-        "columns": [{"name": cells.name, "cells": cells.size, **_found(cells, schema)} for cells in model.cells],
-        "measured": [{"columns": [model.columns[c] for c in it.columns], "sigma": it.sigma} for it in measured[:MOST]],
+        "columns": [{"name": cells.name, "cells": cells.size, **_found_facts(cells, schema)} for cells in model.cells],
+        "measured": [{"columns": [model.columns[c] for c in table.columns], "sigma": table.sigma} for table in measured[:MOST]],
         "measured_count": len(model.measurements), "converged": model.converged,
         **({"gap": model.gap} if math.isfinite(model.gap) else {}),
     }  # fmt: skip
 
 
-def _found(cells: Cells, schema: Schema | None) -> dict[str, Any]:
-    """What was found privately of a column, as its schema would say it: the claim covers it."""
-    asked = () if schema is None else schema.columns[cells.name].find
+def _found_facts(cells: Cells, schema: Schema | None) -> dict[str, Any]:
+    """The parts of a column's schema that were found privately; the claim covers them."""
+    aspects = () if schema is None else schema.columns[cells.name].find
     column = cells.column
     parts: dict[str, Any] = {
         "categories": ("values", column.values),
         "bins": ("bins", column.bins),
         "mass": ("mass", column.mass),
     }
-    said = {parts[what][0]: list(map(_plain, parts[what][1])) for what in asked}
-    if "mass" in asked and isinstance(column.bins, tuple):
-        said["bins"] = list(map(_plain, column.bins))  # where points would fill a bin, each of its values has one
-    return {"found": said} if said else {}
+    entries = {parts[aspect][0]: list(map(_plain, parts[aspect][1])) for aspect in aspects}
+    if "mass" in aspects and isinstance(column.bins, tuple):
+        entries["bins"] = list(map(_plain, column.bins))  # where points would fill a bin, each of its values has one
+    return {"found": entries} if entries else {}
 
 
 def _plain(value: Any) -> Any:

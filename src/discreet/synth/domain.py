@@ -1,4 +1,4 @@
-"""What a schema leaves open, found privately and paid for: categories, edges of bins, values that many rows share.
+"""Private discovery of what a schema leaves open: categories, bin edges, and frequent values.
 
 Categories and shared values are those whose noisy counts pass a threshold that no unit passes alone; edges are private
 quantiles. All noise is fixed before a row is read, and its cost is inside the one charge of the fit.
@@ -30,7 +30,7 @@ MOST_CATEGORIES, MOST_MASS = 254, 16  # that are kept, the most frequent first
 
 
 class Private(Protocol):
-    """A private table, as far as finding cells goes: exact numbers, only for noise to be added."""
+    """A private table: exact numbers, which may only be used with noise added."""
 
     def values(self, place: int) -> tuple[list[Any], Ints]: ...
 
@@ -63,16 +63,16 @@ class Domain:
 
     @property
     def _tasks(self) -> list[tuple[Open, str]]:
-        return [(each, what) for each in self.open for what in each.column.find]
+        return [(open_column, aspect) for open_column in self.open for aspect in open_column.column.find]
 
     def _share(self) -> float:
         return min(SHARE, MOST_SHARE / len(self._tasks))
 
     def threshold(self) -> Threshold:
         """Counts of values, shown where they are large; each column's gets the same part of epsilon and of half of delta."""
-        times = sum(what != "bins" for _, what in self._tasks)
-        each = self.reach.rows * self.reach.grain
-        return _threshold(self._share() * self.epsilon, self.delta / (2 * times), self.reach.score, each)
+        times = sum(aspect != "bins" for _, aspect in self._tasks)
+        unit_weight = self.reach.rows * self.reach.grain
+        return _threshold(self._share() * self.epsilon, self.delta / (2 * times), self.reach.score, unit_weight)
 
     def quantiles(self, bins: int) -> Quantiles:
         """The edges of equally full bins: choices of range e with e^2 / 8 each, together a share of the budget in zCDP."""
@@ -82,68 +82,68 @@ class Domain:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        made: list[Event] = []
-        for each, what in self._tasks:
-            made += self.quantiles(_bins(each.column)).events if what == "bins" else [self.threshold().event]
-        return tuple(made)
+        result: list[Event] = []
+        for open_column, aspect in self._tasks:
+            result += self.quantiles(_bins(open_column.column)).events if aspect == "bins" else [self.threshold().event]
+        return tuple(result)
 
     def explain(self) -> list[str]:
-        """What each thing costs and how exact it is, from public numbers alone."""
-        return [f"{each.name}: {self._told(each, what)}" for each, what in self._tasks]
+        """The cost and accuracy of each discovery, from public numbers alone."""
+        return [f"{open_column.name}: {self._explained(open_column, aspect)}" for open_column, aspect in self._tasks]
 
-    def _told(self, each: Open, what: str) -> str:
-        if what == "bins":
-            chosen = self.quantiles(_bins(each.column))
-            off = chosen.rank_error(0.5, _fine(each).bins) / self.reach.grain
-            return f"{_bins(each.column)} bins by private quantiles, each edge within {off:,.0f} rows of its rank (95 %)"
-        shown = self.threshold()
-        least = 2 * shown.bound / self.reach.grain
-        which = "categories" if what == "categories" else "values with a cell of their own"
-        cost = f"epsilon {float(shown.epsilon):.3g}, delta {shown.delta:.3g}"
+    def _explained(self, open_column: Open, aspect: str) -> str:
+        if aspect == "bins":
+            chosen = self.quantiles(_bins(open_column.column))
+            off = chosen.rank_error(0.5, _fine(open_column).bins) / self.reach.grain
+            return f"{_bins(open_column.column)} bins by private quantiles, each edge within {off:,.0f} rows of its rank (95 %)"
+        threshold = self.threshold()
+        least = 2 * threshold.bound / self.reach.grain
+        which = "categories" if aspect == "categories" else "values with a cell of their own"
+        cost = f"epsilon {float(threshold.epsilon):.3g}, delta {threshold.delta:.3g}"
         return f"{which} by private selection ({cost}): those of {least:,.0f} rows or more are found, the others are one cell"
 
     def find(self, table: Private) -> dict[int, Column]:
-        """The columns with nothing open, by place; whatever decides about them is noisy."""
-        return {each.place: self._found(each, table) for each in self.open}
+        """The resolved columns by position; every decision about them uses noisy numbers only."""
+        return {open_column.place: self._resolved(open_column, table) for open_column in self.open}
 
-    def _found(self, each: Open, table: Private) -> Column:
-        column = each.column
+    def _resolved(self, open_column: Open, table: Private) -> Column:
+        column = open_column.column
         if "categories" in column.find:
-            values = [value for value, _ in self._frequent(each, table)[:MOST_CATEGORIES]]
+            values = [value for value, _ in self._frequent(open_column, table)[:MOST_CATEGORIES]]
             return replace(column, find=(), values=tuple(sorted(value for value in values if value != column.other)))
         mass = set(column.mass)
         if "mass" in column.find:
-            mass |= self._mass(each, table)
-        inner = Cells.of(each.name, replace(column, find=(), mass=()), each.kind).edges[1:-1]
+            mass |= self._mass(open_column, table)
+        inner = Cells.of(open_column.name, replace(column, find=(), mass=()), open_column.kind).edges[1:-1]
         if "bins" in column.find:
-            inner = self._edges(each, table)
+            inner = self._edges(open_column, table)
         return replace(column, find=(), bins=settled_edges(column, inner, mass), mass=tuple(sorted(mass)))
 
-    def _frequent(self, each: Open, table: Private) -> list[tuple[Any, int]]:
+    def _frequent(self, open_column: Open, table: Private) -> list[tuple[Any, int]]:
         """The values that are shown, with their noisy counts, the most frequent first; the missing one is always a cell."""
-        values, counts = table.values(each.place)
-        kept, noisy = self.threshold().run(counts)
-        shown = [(values[i], int(noisy[i])) for i in np.flatnonzero(kept) if values[i] is not None]
-        return sorted(shown, key=lambda it: (-it[1], str(it[0])))
+        values, counts = table.values(open_column.place)
+        passed, noisy = self.threshold().run(counts)
+        frequent = [(values[i], int(noisy[i])) for i in np.flatnonzero(passed) if values[i] is not None]
+        return sorted(frequent, key=lambda pair: (-pair[1], str(pair[0])))
 
-    def _mass(self, each: Open, table: Private) -> set[Any]:
+    def _mass(self, open_column: Open, table: Private) -> set[Any]:
         """Values with more than twice the rows that a bin has on average, of all rows with values that are shown."""
-        low, high = each.column.bounds or (0, 0)
-        shown = [(value, n) for value, n in self._frequent(each, table) if low <= value <= high]
-        least = 2 * sum(n for _, n in shown) / _bins(each.column)
-        return {each.column.point("mass", value) for value, n in shown[:MOST_MASS] if n >= least}
+        low, high = open_column.column.bounds or (0, 0)
+        frequent = [(value, n) for value, n in self._frequent(open_column, table) if low <= value <= high]
+        least = 2 * sum(n for _, n in frequent) / _bins(open_column.column)
+        return {open_column.column.point("mass", value) for value, n in frequent[:MOST_MASS] if n >= least}
 
-    def _edges(self, each: Open, table: Private) -> tuple[Any, ...]:
-        fine = _fine(each)
-        weights = table.histogram(each.place, fine)[: fine.bins]
-        chosen = self.quantiles(_bins(each.column)).run(weights[None, :]).value[0]
+    def _edges(self, open_column: Open, table: Private) -> tuple[Any, ...]:
+        fine = _fine(open_column)
+        weights = table.histogram(open_column.place, fine)[: fine.bins]
+        chosen = self.quantiles(_bins(open_column.column)).run(weights[None, :]).value[0]
         places = {int(chosen[0]), *(int(place) + 1 for place in chosen[1:])}
         return tuple(fine.edges[i] for i in sorted(places) if 0 < i < fine.bins)
 
 
 @lru_cache(64)
-def _threshold(epsilon: float, delta: float, sensitivity: int, each: int) -> Threshold:
-    return Threshold(epsilon, delta, sensitivity, each)
+def _threshold(epsilon: float, delta: float, sensitivity: int, unit_weight: int) -> Threshold:
+    return Threshold(epsilon, delta, sensitivity, unit_weight)
 
 
 @lru_cache(64)
@@ -156,14 +156,18 @@ def _bins(column: Column) -> int:
     return column.bins if isinstance(column.bins, int) else len(column.bins) + 1
 
 
-def _fine(each: Open) -> Cells:
+def _fine(open_column: Open) -> Cells:
     """The public grid among whose ends the edges are chosen; a missing value is in none of its bins."""
-    plain = replace(each.column, find=(), mass=(), required=False, bins=FINE.get(each.column.type, 4096))
-    return Cells.of(each.name, plain, each.kind)
+    plain = replace(open_column.column, find=(), mass=(), required=False, bins=FINE.get(open_column.column.type, 4096))
+    return Cells.of(open_column.name, plain, open_column.kind)
 
 
 def open_columns(cells: Sequence[Cells]) -> tuple[Open, ...]:
-    return tuple(Open(i, it.name, it.column, it.kind) for i, it in enumerate(cells) if it.column.find)
+    return tuple(
+        Open(i, column_cells.name, column_cells.column, column_cells.kind)
+        for i, column_cells in enumerate(cells)
+        if column_cells.column.find
+    )
 
 
 def largest(cells: Cells) -> int:

@@ -1,4 +1,4 @@
-"""Fitting a junction tree to noisy counts, with a proof of how far from the optimum the answer is.
+"""Fitting a junction tree to noisy counts, with a bound on the distance from the optimum.
 
 Among all distributions p the one is sought that minimises
 
@@ -29,7 +29,7 @@ EASE = 0.05  # the gap at which an earlier one is left
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Conditional tables of a junction tree; their objective; and the bound on how far that is above the least there is."""
+    """Conditional tables of a junction tree, their objective, and a bound on its distance from the optimum."""
 
     conditionals: list[Floats]
     objective: float
@@ -73,10 +73,10 @@ class Problem:
         value = -strength * divergence + 0.5 * float(z @ z)
         gradient, fit = np.empty(self.size), 0.0
         for home, columns, wanted, weight, cells in self.parts:
-            found = onto(beliefs[home], self.tree.cliques[home], columns)
-            residual = weight * (found - wanted).reshape(-1)
+            marginal = onto(beliefs[home], self.tree.cliques[home], columns)
+            residual = weight * (marginal - wanted).reshape(-1)
             value += weight * float(z[cells] @ wanted.reshape(-1))
-            divergence -= weight / strength * float(z[cells] @ found.reshape(-1))
+            divergence -= weight / strength * float(z[cells] @ marginal.reshape(-1))
             fit += 0.5 * float(residual @ residual)
             gradient[cells] = z[cells] - residual
         return value, gradient, fit + strength * divergence, conditionals

@@ -50,7 +50,7 @@ class Explanation:
     event: Event = field(default=Zero(), repr=False)  # what the ledger would charge
 
     def to_json(self) -> dict[str, Any]:
-        return {name: told for name, told in asdict(replace(self, event=Zero())).items() if name != "event"}
+        return {name: value for name, value in asdict(replace(self, event=Zero())).items() if name != "event"}
 
     def __str__(self) -> str:
         split = ", ".join(f"{name} {share:.0%}" for name, share in self.split.items())
@@ -59,7 +59,7 @@ class Explanation:
             f"protects   {self.unit}",
             f"method     {self.method}" + (f"; {self.constraints} constraints" if self.constraints else ""),
             f"columns    {', '.join(f'{name} ({cells})' for name, cells in self.columns.items())}",
-            *(f"reads      {name}: {told}" for name, told in self.readings.items()),
+            *(f"reads      {name}: {reading}" for name, reading in self.readings.items()),
             f"split      {split} of the budget",
             *(f"finds      {line}" for line in self.found),
             *(f"noise      {NOISE[part].format(size)}" for part, size in self.noise.items()),
@@ -69,7 +69,7 @@ class Explanation:
         return "\n".join(lines)
 
     def _error(self) -> str:
-        about = " and ".join(f"{rows:,.0f} rows of {what}" for what, rows in self.misplaced.items())
+        about = " and ".join(f"{rows:,.0f} rows of {subject}" for subject, rows in self.misplaced.items())
         most = max(self.misplaced.values())
         return f"noise misplaces about {about}: 1 % of {100 * most:,.0f} rows; what is not measured comes on top"
 
@@ -91,9 +91,9 @@ def explain(
         columns = {cells.name: size for cells, size in zip(rows.cells, rows.sizes)}
         readings = rows.schema.readings()
     parts = dict(mechanism.spending().parts)
-    found = tuple(mechanism.domain.explain()) if mechanism.open else ()
+    domain_lines = tuple(mechanism.domain.explain()) if mechanism.open else ()
     return Explanation(
-        epsilon, delta, str(unit), mechanism.method.name, columns, parts, split(mechanism), misplaced(mechanism), found,
+        epsilon, delta, str(unit), mechanism.method.name, columns, parts, split(mechanism), misplaced(mechanism), domain_lines,
         len(mechanism.constraints), readings, mechanism.spending().event,
     )  # fmt: skip
 
@@ -103,9 +103,9 @@ def split(mechanism: Synthesis) -> dict[str, float]:
     event, before = mechanism.spending().event, mechanism.public.before
     own: Event = event.events[-1] if before and isinstance(event, Composed) else event
     costs = dict(zip(PARTS, map(concentrated, own.events if isinstance(own, Composed) else (own,))))
-    left = 1.0 - sum(_share(mechanism, each) for each in before)
-    shares = {name: left * cost / sum(costs.values()) for name, cost in costs.items()}
-    return ({"domain": 1 - left} if before else {}) | shares
+    remaining = 1.0 - sum(_share(mechanism, spent) for spent in before)
+    shares = {name: remaining * cost / sum(costs.values()) for name, cost in costs.items()}
+    return ({"domain": 1 - remaining} if before else {}) | shares
 
 
 def _share(mechanism: Synthesis, event: Event) -> float:
@@ -119,8 +119,8 @@ def misplaced(mechanism: Synthesis) -> dict[str, float]:
     size; a pair that `junction` chooses is taken to have eight slots, as where two tables are chosen for each column."""
     parts, sizes = mechanism.spending().parts, mechanism.sizes
     mean = sum(sizes) / len(sizes)
-    made = {"a column": ABSOLUTE / 2 * parts["columns"] * mean}
+    result = {"a column": ABSOLUTE / 2 * parts["columns"] * mean}
     for part, times in (("pairs", 1), ("tables", 8)):
         if part in parts:
-            made["a chosen pair"] = ABSOLUTE / 2 * parts[part] / math.sqrt(times) * mean**2
-    return made
+            result["a chosen pair"] = ABSOLUTE / 2 * parts[part] / math.sqrt(times) * mean**2
+    return result

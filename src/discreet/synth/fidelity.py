@@ -1,4 +1,4 @@
-"""How near a synthetic table is to the real one: total variation of one, two and three columns, and association of pairs.
+"""Fidelity of a synthetic table to the real one: total variation of one, two and three columns, and association of pairs.
 
 `measure_fidelity` compares exact counts. That is for the owner of the data alone, and the result says so. `release_fidelity`
 pays for noisy distances with intervals, which anybody may see: docs/theory/synth-fidelity.md proves their sensitivity.
@@ -73,24 +73,24 @@ class Fidelity:
 
     def of(self, width: int) -> list[Distance]:
         """The distances of sets of so many columns, worst first."""
-        return sorted((it for it in self.distances if len(it.columns) == width), key=lambda it: -it.distance)
+        return sorted((entry for entry in self.distances if len(entry.columns) == width), key=lambda entry: -entry.distance)
 
     def mean(self, width: int) -> float | None:
         """The mean distance of sets of so many columns; None where none was compared."""
-        found = [it.distance for it in self.of(width)]
-        return float(np.mean(found)) if found else None
+        distances = [entry.distance for entry in self.of(width)]
+        return float(np.mean(distances)) if distances else None
 
     @property
     def association_error(self) -> float | None:
         """The mean difference of association over all pairs."""
-        gaps = [abs(it.real - it.synthetic) for it in self.associations]
+        gaps = [abs(association.real - association.synthetic) for association in self.associations]
         return float(np.mean(gaps)) if gaps else None
 
     def by_column(self) -> dict[str, float]:
         """For each column the mean distance of all pairs that it is in; of itself where there are no pairs."""
         sets = self.of(2) or self.of(1)
-        names = dict.fromkeys(name for it in sets for name in it.columns)
-        return {name: float(np.mean([it.distance for it in sets if name in it.columns])) for name in names}
+        names = dict.fromkeys(name for entry in sets for name in entry.columns)
+        return {name: float(np.mean([entry.distance for entry in sets if name in entry.columns])) for name in names}
 
     def plots(self) -> list[Plot]:
         """The distances as bars: each column, then pairs, worst first."""
@@ -98,25 +98,25 @@ class Fidelity:
 
         drawn = []
         for width, title in ((1, "Total variation of each column"), (2, "Total variation of pairs of columns")):
-            found = {" and ".join(it.columns): it.distance for it in self.of(width)}
-            drawn += [marginals(found, title=title)] if found else []
+            bars = {" and ".join(entry.columns): entry.distance for entry in self.of(width)}
+            drawn += [marginals(bars, title=title)] if bars else []
         return drawn
 
     def to_json(self) -> dict[str, Any]:
         return {
             "for_release": self.for_release, "means": {str(k): self.mean(k) for k in (1, 2, 3) if self.of(k)},
-            "distances": [it.to_json() for it in self.distances],
-            **({"association_error": self.association_error, "associations": [it.to_json() for it in self.associations]}
+            "distances": [entry.to_json() for entry in self.distances],
+            **({"association_error": self.association_error, "associations": [entry.to_json() for entry in self.associations]}
                if self.associations else {}),
         }  # fmt: skip
 
     def __str__(self) -> str:
         lines = [] if self.for_release else [OWNER_ONLY]
-        for width, what in ((1, "columns"), (2, "pairs"), (3, "triples")):
-            if found := self.of(width):
-                worst = found[0]
+        for width, label in ((1, "columns"), (2, "pairs"), (3, "triples")):
+            if entries := self.of(width):
+                worst = entries[0]
                 ends = "" if worst.low is None else f" ({worst.low:.4f} to {worst.high:.4f})"
-                lines.append(f"{what:8} {len(found):5,} compared, mean total variation {self.mean(width):.4f}; worst "
+                lines.append(f"{label:8} {len(entries):5,} compared, mean total variation {self.mean(width):.4f}; worst "
                              f"{' x '.join(worst.columns)} {worst.distance:.4f}{ends}")  # fmt: skip
         if self.associations:
             lines.append(f"pairs    association (Cramér's V) off by {self.association_error:.4f} on average")
@@ -179,9 +179,9 @@ def cramers_v(shares: NDArray[Any]) -> float:
     (1.0, 0.0)
     """
     expected = shares.sum(axis=1, keepdims=True) * shares.sum(axis=0, keepdims=True)
-    there = expected > 0
+    possible = expected > 0
     rank = min(int((shares.sum(axis=axis) > 0).sum()) for axis in (0, 1)) - 1
-    squares = float(((shares - expected)[there] ** 2 / expected[there]).sum())
+    squares = float(((shares - expected)[possible] ** 2 / expected[possible]).sum())
     return math.sqrt(squares / rank) if rank > 0 else 0.0
 
 
@@ -190,17 +190,17 @@ def compared_sets(sizes: Sequence[int], triples: int, seed: int) -> list[Set]:
     check.whole("triples", triples, least=0)
     random = np.random.default_rng(check.whole("seed", seed, least=0))
     columns = range(len(sizes))
-    several = [it for it in combinations(columns, 3) if math.prod(sizes[c] for c in it) <= MOST_TRIPLE]
+    several = [triple for triple in combinations(columns, 3) if math.prod(sizes[c] for c in triple) <= MOST_TRIPLE]
     picked = sorted(random.choice(len(several), min(triples, len(several)), replace=False).tolist() if several else [])
     wanted: list[Set] = [*((c,) for c in columns), *combinations(columns, 2), *(several[i] for i in picked)]
     return list(_within(wanted, sizes))
 
 
 def _within(sets: Sequence[Set], sizes: Sequence[int]) -> Iterator[Set]:
-    left = MOST_CELLS
+    remaining = MOST_CELLS
     for columns in sets:
-        left -= math.prod(sizes[c] for c in columns)
-        if left < 0:
+        remaining -= math.prod(sizes[c] for c in columns)
+        if remaining < 0:
             return
         yield columns
 
@@ -225,7 +225,7 @@ class NoisyDistances:
 
     @property
     def moved(self) -> int:
-        """By how many rows one unit moves a distance at most: out of cells and, where it is replaced, into others."""
+        """The sensitivity of a distance in rows: rows leave cells and, where a unit is replaced, enter others."""
         far = reach(self.unit)
         return far.moved * far.rows
 
@@ -243,7 +243,7 @@ class NoisyDistances:
         grain = reach(self.unit).grain
         exact = [_rows_apart(counts, expected, grain) for counts, expected in zip(data.counts(self.sets), self.expected)]
         noise = discrete_gaussian(self.sigma(), len(exact))
-        return [distance + int(each) for distance, each in zip(exact, noise)]
+        return [distance + int(error) for distance, error in zip(exact, noise)]
 
 
 def _event(sigma: float, moved: int, numbers: int) -> Event:
@@ -268,7 +268,7 @@ def release_fidelity(
     ledger: LedgerLike | None = None, source: str | None = None, account: str | None = None,
     name: str | None = None,
 ) -> Release[Fidelity]:  # fmt: skip
-    """How far the model of a table is from it, with noise, intervals and a claim of its own: anybody may see this.
+    """The noisy distances between a table and its model, with intervals and a claim of their own, for release.
 
     (epsilon, delta) is charged to `source` beside what the model cost. Each distance has a 95 % interval.
 
@@ -315,11 +315,11 @@ def _with_intervals(apart: Sequence[int], mechanism: NoisyDistances, model: Mode
         low = (rows - away - rounded) / (2 * count) - off
         high = (rows + 1 + away + rounded) / (2 * count) + off
         middle = (rows + 0.5) / (2 * count)
-        ends = (min(max(each, 0.0), 1.0) for each in (middle, low, high))
+        ends = (min(max(end, 0.0), 1.0) for end in (middle, low, high))
         distances.append(Distance(tuple(names[c] for c in columns), *ends))
     return Fidelity(tuple(distances), (), for_release=True)
 
 
 def rows_deviation(model: Model) -> float:
     """The standard deviation of the model's number of rows."""
-    return 1 / math.sqrt(sum(1 / (it.sigma**2 * it.counts.size) for it in model.measurements))
+    return 1 / math.sqrt(sum(1 / (measurement.sigma**2 * measurement.counts.size) for measurement in model.measurements))

@@ -57,38 +57,38 @@ class JunctionTree:
     def conditionals(self, potentials: Sequence[Floats]) -> tuple[list[Floats], float]:
         """p(clique | separator) for each clique, of the density ~ exp(sum of potentials); and the log of its normaliser.
 
-        One pass from the leaves: what a clique sums to, given its separator, is added to its parent's potential. Where
-        nothing is possible, given a separator, the conditional is zero; then the parent never has that separator.
+        One pass from the leaves adds the log-sum of each clique given its separator to its parent's potential. Where nothing
+        is possible given a separator, the conditional is zero, and the parent never takes that separator.
         """
         sums = [potential.copy() for potential in potentials]
-        made: list[Floats] = list(sums)
+        result: list[Floats] = list(sums)
         log_total = 0.0
         for i in range(len(sums) - 1, -1, -1):
             clique, separator = self.cliques[i], self.separators[i]
             axes = tuple(place for place, column in enumerate(clique) if column not in separator)
             top = sums[i].max(axis=axes, keepdims=True)
             top[~np.isfinite(top)] = 0.0
-            made[i] = np.exp(sums[i] - top)
-            total = made[i].sum(axis=axes, keepdims=True)
-            np.divide(made[i], total, out=made[i], where=total > 0)
+            result[i] = np.exp(sums[i] - top)
+            total = result[i].sum(axis=axes, keepdims=True)
+            np.divide(result[i], total, out=result[i], where=total > 0)
             with np.errstate(divide="ignore"):
                 message = np.log(total) + top
             if self.parents[i] < 0:
                 log_total += float(message.reshape(-1)[0])
             else:
                 sums[self.parents[i]] += spread(message.squeeze(axes), separator, self.cliques[self.parents[i]])
-        return made, log_total
+        return result, log_total
 
     def beliefs(self, conditionals: Sequence[Floats]) -> list[Floats]:
         """The marginal of every clique, from parents to children."""
-        made: list[Floats] = []
+        result: list[Floats] = []
         for i, conditional in enumerate(conditionals):
             if self.parents[i] < 0:
-                made.append(conditional)
+                result.append(conditional)
                 continue
-            parent = onto(made[self.parents[i]], self.cliques[self.parents[i]], self.separators[i])
-            made.append(conditional * spread(parent, self.separators[i], self.cliques[i]))
-        return made
+            parent = onto(result[self.parents[i]], self.cliques[self.parents[i]], self.separators[i])
+            result.append(conditional * spread(parent, self.separators[i], self.cliques[i]))
+        return result
 
     def most(self, scores: Sequence[Floats]) -> float:
         """The largest sum of scores over the cells of one row: dynamic programming from the leaves."""
@@ -110,7 +110,7 @@ class JunctionTree:
             belief = self.beliefs(conditionals)[home]
             return onto(belief, self.cliques[home], columns)
         needed = [bool((set(c) - set(s)) & set(columns)) for c, s in zip(self.cliques, self.separators)]
-        for i in range(len(needed) - 1, 0, -1):  # what nobody asks about sums to one, unless something asked about hangs on it
+        for i in range(len(needed) - 1, 0, -1):  # a clique without a wanted column, itself or below it, sums to one
             if needed[i] and self.parents[i] >= 0:
                 needed[self.parents[i]] = True
         factors = [(clique, table) for clique, table, keep in zip(self.cliques, conditionals, needed) if keep]
@@ -121,12 +121,12 @@ def cells(columns: Iterable[int], sizes: Sequence[int]) -> int:
     return math.prod(sizes[column] for column in columns)
 
 
-def onto(table: Floats, columns: Set, kept: Set) -> Floats:
+def onto(table: Floats, columns: Set, wanted: Set) -> Floats:
     """A table summed onto some of its columns, in the order asked for."""
-    rest = tuple(place for place, column in enumerate(columns) if column not in kept)
+    rest = tuple(place for place, column in enumerate(columns) if column not in wanted)
     summed: Floats = table.sum(axis=rest) if rest else table
-    left = [column for column in columns if column in kept]
-    return summed if tuple(left) == tuple(kept) else summed.transpose([left.index(column) for column in kept])
+    remaining = [column for column in columns if column in wanted]
+    return summed if tuple(remaining) == tuple(wanted) else summed.transpose([remaining.index(column) for column in wanted])
 
 
 def spread(table: Floats, columns: Set, over: Set) -> Floats:
@@ -139,7 +139,7 @@ def _eliminate(sizes: Sequence[int], sets: Iterable[Set]) -> list[frozenset[int]
     """Cliques of the graph after eliminating columns one by one: first those whose neighbours are all joined, then the
     cheapest.
 
-    A column whose neighbours are joined already adds nothing to the graph; so a tree of pairs stays one.
+    A column whose neighbours are connected already adds no edge, so a tree of pairs stays a tree.
     """
     near = [{i} for i in range(len(sizes))]
     for columns in sets:
@@ -169,11 +169,11 @@ def _eliminate(sizes: Sequence[int], sets: Iterable[Set]) -> list[frozenset[int]
 
 
 def _maximal(cliques: list[frozenset[int]]) -> list[Set]:
-    kept: list[frozenset[int]] = []
+    maximal: list[frozenset[int]] = []
     for clique in sorted(cliques, key=len, reverse=True):
-        if not any(clique <= other for other in kept):
-            kept.append(clique)
-    return [tuple(sorted(clique)) for clique in kept]
+        if not any(clique <= other for other in maximal):
+            maximal.append(clique)
+    return [tuple(sorted(clique)) for clique in maximal]
 
 
 def _joined(cliques: list[Set], sizes: Sequence[int]) -> tuple[tuple[Set, ...], tuple[int, ...], tuple[Set, ...]]:
@@ -195,18 +195,18 @@ def _joined(cliques: list[Set], sizes: Sequence[int]) -> tuple[tuple[Set, ...], 
     return tuple(cliques[i] for i in order), tuple(parents), tuple(separators)
 
 
-def _summed(factors: list[tuple[Set, Floats]], kept: Set, sizes: Sequence[int]) -> Floats:
+def _summed(factors: list[tuple[Set, Floats]], wanted: Set, sizes: Sequence[int]) -> Floats:
     """The product of factors summed onto `kept`: variable elimination, the cheapest column first."""
-    left = {column for columns, _ in factors for column in columns} - set(kept)
-    while left:
-        unions = {column: set().union(*(c for c, _ in factors if column in c)) for column in left}
-        column = min(left, key=lambda c: (cells(unions[c], sizes), c))
+    pending = {column for columns, _ in factors for column in columns} - set(wanted)
+    while pending:
+        unions = {column: set().union(*(c for c, _ in factors if column in c)) for column in pending}
+        column = min(pending, key=lambda c: (cells(unions[c], sizes), c))
         touching = [factor for factor in factors if column in factor[0]]
         factors = [factor for factor in factors if column not in factor[0]]
         result = tuple(sorted(unions[column] - {column}))
         factors.append((result, _product(touching, result)))
-        left.discard(column)
-    return _product(factors, kept)
+        pending.discard(column)
+    return _product(factors, wanted)
 
 
 def _product(factors: list[tuple[Set, Floats]], result: Set) -> Floats:
@@ -214,5 +214,5 @@ def _product(factors: list[tuple[Set, Floats]], result: Set) -> Floats:
     names = {column: i for i, column in enumerate(sorted({c for columns, _ in factors for c in columns} | set(result)))}
     for columns, table in factors:
         operands += [table, [names[column] for column in columns]]
-    made: Floats = np.einsum(*operands, [names[column] for column in result], optimize=len(factors) > 2)
-    return made
+    product: Floats = np.einsum(*operands, [names[column] for column in result], optimize=len(factors) > 2)
+    return product

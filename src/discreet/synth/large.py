@@ -18,7 +18,7 @@ from discreet.synth.measure import Measurement
 
 
 def ready(device: str) -> Any:
-    """The torch device of that name; told before anything is spent where there is none, or none for float64.
+    """The torch device of that name; raises before anything is spent if it is missing or lacks float64.
 
     >>> ready("cpu").type
     'cpu'
@@ -28,17 +28,17 @@ def ready(device: str) -> Any:
     except ImportError:
         raise MissingExtra("torch", "torch", "Estimation on a device") from None
     try:
-        made = torch.device(device)
-        torch.zeros(1, dtype=torch.float64, device=made)
+        torch_device = torch.device(device)
+        torch.zeros(1, dtype=torch.float64, device=torch_device)
     except (RuntimeError, TypeError, AssertionError) as error:
         reason = str(error).splitlines()[0][:200]
         raise InvalidValue(f"device must be one that torch has here, with float64, such as cpu or cuda; got "
                            f"{check.shown(device)}: {reason}") from None  # fmt: skip
-    return made
+    return torch_device
 
 
 class TensorProblem(Problem):
-    """`dual.Problem` with its potentials on a device. What goes in and out, per evaluation, is as long as what was measured."""
+    """`dual.Problem` with its potentials on a device. Each evaluation transfers one number per measured cell in and out."""
 
     def __init__(
         self, tree: JunctionTree, start: Sequence[Floats], measurements: Sequence[Measurement], total: float, device: str
@@ -61,9 +61,9 @@ class TensorProblem(Problem):
         beliefs = self.tree.beliefs(conditionals)
         residuals, inner = [], point.new_zeros(2)  # z . wanted and z . found, by their weights
         for (home, columns, _, weight, cells), wanted in zip(self.parts, self._wanted):
-            found = onto(beliefs[home], self.tree.cliques[home], columns)
-            residuals.append(weight * (found - wanted).reshape(-1))
-            inner += weight * self._torch.stack([point[cells] @ wanted.reshape(-1), point[cells] @ found.reshape(-1)])
+            marginal = onto(beliefs[home], self.tree.cliques[home], columns)
+            residuals.append(weight * (marginal - wanted).reshape(-1))
+            inner += weight * self._torch.stack([point[cells] @ wanted.reshape(-1), point[cells] @ marginal.reshape(-1)])
         residual = self._torch.cat(residuals)
         of_wanted, of_found = (float(part) for part in inner)
         fit = 0.5 * float(residual @ residual)
@@ -87,9 +87,9 @@ class TensorProblem(Problem):
             axes = tuple(place for place, column in enumerate(clique) if column not in separator)
             top = potentials[i].amax(dim=axes, keepdim=True)
             top = torch.where(torch.isfinite(top), top, 0.0)
-            made = potentials[i].sub_(top).exp_()
-            total = made.sum(dim=axes, keepdim=True)
-            made.div_(torch.where(total > 0, total, 1.0))
+            conditional = potentials[i].sub_(top).exp_()
+            total = conditional.sum(dim=axes, keepdim=True)
+            conditional.div_(torch.where(total > 0, total, 1.0))
             message = total.log_() + top
             if tree.parents[i] < 0:
                 log_total += float(message.reshape(-1)[0])

@@ -1,4 +1,4 @@
-"""What a fit of linked tables releases: parents as a model of their own, and how their children are drawn given them."""
+"""The released model of linked tables: a model of parents, and a model of children given their parent."""
 
 from __future__ import annotations
 
@@ -46,16 +46,18 @@ class LinkedModel:
     def links(self) -> list[tuple[int, int, Floats]]:
         """For each column of children, in an order in which the other is known already: that other column, the column itself,
         and its distribution given the other."""
-        known, left, made = set(range(len(self.parents.cells))), list(self.pairs), []
-        while left:
-            pair = next(pair for pair in left if known & set(pair))
-            left.remove(pair)
-            given, column = pair if pair[0] in known else pair[::-1]
-            table = self.children.tree.marginal(self.children.conditionals, (given, column))
+        known, pending, result = set(range(len(self.parents.cells))), list(self.pairs), []
+        while pending:
+            pair = next(pair for pair in pending if known & set(pair))
+            pending.remove(pair)
+            known_column, column = pair if pair[0] in known else pair[::-1]
+            table = self.children.tree.marginal(self.children.conditionals, (known_column, column))
             sums = table.sum(axis=1, keepdims=True)
-            made.append((given, column, np.divide(table, sums, out=np.full_like(table, 1 / table.shape[1]), where=sums > 0)))
+            result.append(
+                (known_column, column, np.divide(table, sums, out=np.full_like(table, 1 / table.shape[1]), where=sums > 0))
+            )
             known.add(column)
-        return made
+        return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +82,10 @@ class LinkedSample:
             first += len(number)
             flat: list[Codes] = [np.repeat(column, number) for column in codes]
             flat += [np.zeros(0, np.int32)] * (len(cells) - known)
-            for given, column, table in links:
-                flat[column] = grouped(table, flat[given], random)
+            for known_column, column, table in links:
+                flat[column] = grouped(table, flat[known_column], random)
             drawn = own.arrays(flat, random)
-            children = dict(zip((it.name for it in cells[known:]), drawn[known:]))
+            children = dict(zip((column_cells.name for column_cells in cells[known:]), drawn[known:]))
             yield (
                 self._batch(0, keys, dict(zip(self.parents.columns, values))),
                 self._batch(1, np.repeat(keys, number), children),
@@ -94,15 +96,15 @@ class LinkedSample:
 
         schema = self._schema(place)
         key = schema.field(self.model.key).type
-        made = pa.array(keys).cast(key) if not pa.types.is_string(key) else pa.array(keys).cast(pa.string())
-        columns = [made if name == self.model.key else values[name] for name in self.model.columns[place]]
+        key_column = pa.array(keys).cast(key) if not pa.types.is_string(key) else pa.array(keys).cast(pa.string())
+        columns = [key_column if name == self.model.key else values[name] for name in self.model.columns[place]]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _schema(self, place: int) -> pa.Schema:
         """The columns in the table's own order and types; keys keep theirs where the numbers fit it, and are text otherwise."""
         import pyarrow as pa
 
-        cells = {it.name: it.arrow_type for it in (self.model.parents, self.model.children)[place].cells}
+        cells = {column.name: column.arrow_type for column in (self.model.parents, self.model.children)[place].cells}
         key = self.model.types[place]
         if pa.types.is_integer(key) and key.bit_width < 64:
             key = pa.int64() if len(self) >= 1 << (key.bit_width - 1) else key

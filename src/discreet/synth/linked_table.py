@@ -1,4 +1,4 @@
-"""Two linked tables behind one engine: parents, how many children each has, and children beside what their parent is.
+"""Two linked tables behind one engine: parents with their number of children, and children with their parent's columns.
 
 Tables are joined by the unit's key and nothing else, so every row that is counted belongs to one unit. Its rows weigh at most
 one among parents, and at most `unit.rows` among children, whatever the tables hold: keys that are there twice included.
@@ -35,12 +35,12 @@ class Part:
 
     def counts(self, sets: Iterable[Set]) -> list[Ints]:
         self._whole.unchanged()
-        made = self._coded.counts(list(sets))
+        tables = self._coded.counts(list(sets))
         self._whole.unchanged()
-        return made
+        return tables
 
     def measured(self) -> None:
-        """The engine is still needed for the other part."""
+        """Do nothing: the engine is still needed for the other part."""
 
 
 class LinkedTable:
@@ -73,18 +73,23 @@ class LinkedTable:
             kinds = declared_kinds(stored.kinds, schemas[name]) if text else dict(stored.kinds)
             types = {} if text else self.engine.types(name)
             own = domains(name, kinds, schemas[name], self.key)
-            cells.append(tuple(it.typed(types[it.name]) if it.name in types else it for it in own))
+            cells.append(
+                tuple(
+                    column_cells.typed(types[column_cells.name]) if column_cells.name in types else column_cells
+                    for column_cells in own
+                )
+            )
             fields = tuple(field(kinds[column], column, stored, self.key) for column in kinds)
             bases.append(Base(name, tuple(kinds), fields, True, list(kinds).index(self.key)))
-            kept = {self.key, *schemas[name].columns}
-            self.columns.append(tuple(column for column in kinds if column in kept))
+            included = {self.key, *schemas[name].columns}
+            self.columns.append(tuple(column for column in kinds if column in included))
             plain = ARROW.get(kinds[self.key], ARROW["text"])
             self.types.append(types.get(self.key) or plain())
         bases = self._same_rule(bases)
         self._parts(bases[0], bases[1], cells[0], cells[1])
 
     def _same_rule(self, bases: list[Base]) -> list[Base]:
-        """Both tables with one exact rule for comparing keys."""
+        """Both tables with the same exact rule for comparing keys."""
         rules = [base.fields[base.unit or 0].compared for base in bases]
         rule = common_rule(rules)
         if rule == NO_RULE:
@@ -92,7 +97,11 @@ class LinkedTable:
                                "so nobody knows which rows belong together. Store it in one type.")  # fmt: skip
         return [
             replace(
-                base, fields=tuple(replace(it, compared=rule) if i == base.unit else it for i, it in enumerate(base.fields))
+                base,
+                fields=tuple(
+                    replace(base_field, compared=rule) if i == base.unit else base_field
+                    for i, base_field in enumerate(base.fields)
+                ),
             )
             for base in bases
         ]
@@ -110,12 +119,18 @@ class LinkedTable:
         of_children = Select(children, (Join(parents, _same(1)), Join(many, _same(2))), None, (), (), True)
         own = (*first, number)
         self.parents = Part(self, self._coded(of_parents, [*_codes(first, parents, 0), _number(number, 1)], own, 1), own)
-        beside = tuple(replace(it, name=f"{self.names[0]}.{it.name}") for it in (*first, number))
+        beside = tuple(replace(column_cells, name=f"{self.names[0]}.{column_cells.name}") for column_cells in (*first, number))
         codes = [*_codes(first, parents, 1), _number(number, 2), *_codes(second, children, 0)]
         self.children = Part(self, self._coded(of_children, codes, (*beside, *second), most), (*beside, *second))
 
     def _coded(self, rows: Select, codes: Sequence[Scalar], cells: Sequence[Cells], most: int) -> Coded:
-        return Coded(self.engine, rows, tuple(codes), tuple(it.size for it in cells), plan(replace(self.unit, rows=most)))
+        return Coded(
+            self.engine,
+            rows,
+            tuple(codes),
+            tuple(column_cells.size for column_cells in cells),
+            plan(replace(self.unit, rows=most)),
+        )
 
     def unchanged(self) -> None:
         """Raise where the data is not what was opened, as far as the engine can tell without reading it."""
@@ -135,9 +150,9 @@ class LinkedTable:
 
 
 def _listed_only(name: str, schema: Schema) -> None:
-    found = [column for column, said in schema.columns.items() if said.find]
-    if found:
-        raise InvalidValue(f"{name}.{found[0]}: nothing is found privately in linked tables. List its categories, or the edges "
+    names = [column for column, spec in schema.columns.items() if spec.find]
+    if names:
+        raise InvalidValue(f"{name}.{names[0]}: nothing is found privately in linked tables. List its categories, or the edges "
                            "of its bins.")  # fmt: skip
     if schema.constraints or schema.workload:
         raise InvalidValue("Linked tables take no constraints and no workload.")
@@ -148,21 +163,24 @@ def _same(place: int) -> Scalar:
 
 
 def _codes(cells: Sequence[Cells], base: Base, source: int) -> list[Scalar]:
-    return [it.code(Scalar(Op.COLUMN, Kind(it.kind), (), (source, base.names.index(it.name)))) for it in cells]
+    return [
+        column_cells.code(Scalar(Op.COLUMN, Kind(column_cells.kind), (), (source, base.names.index(column_cells.name))))
+        for column_cells in cells
+    ]
 
 
 def _number(cells: Cells, source: int) -> Scalar:
-    """How many children, none where the join found none."""
-    found = Scalar(Op.COLUMN, Kind.INTEGER, (), (source, 0))
-    return cells.code(Scalar(Op.COALESCE, Kind.INTEGER, (found, Scalar(Op.LITERAL, Kind.INTEGER, (), 0))))
+    """The number of children, 0 where the join found none."""
+    count = Scalar(Op.COLUMN, Kind.INTEGER, (), (source, 0))
+    return cells.code(Scalar(Op.COALESCE, Kind.INTEGER, (count, Scalar(Op.LITERAL, Kind.INTEGER, (), 0))))
 
 
 def schemas_of(schema: Any, parent: str, child: str) -> dict[str, Schema]:
     """The schema of each table: a mapping from table to schema, or a TOML file whose tables are those."""
     if parent == check.word("child", child) or not check.word("parent", parent):
         raise InvalidValue("parent and child are two tables.")
-    made = Schema.tables(schema)
-    if set(made) != {parent, child}:
+    schemas = Schema.tables(schema)
+    if set(schemas) != {parent, child}:
         raise InvalidValue(f"The schema must describe the tables {parent} and {child}: schema={{{parent!r}: …, {child!r}: …}}, "
-                           f"or [{parent}.column] in TOML; it describes {', '.join(made)}.")  # fmt: skip
-    return made
+                           f"or [{parent}.column] in TOML; it describes {', '.join(schemas)}.")  # fmt: skip
+    return schemas

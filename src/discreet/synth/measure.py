@@ -1,4 +1,4 @@
-"""Noisy contingency tables, and the noise that a budget buys.
+"""Noisy contingency tables, and the calibration of their noise to a budget.
 
 A record is in one cell of a contingency table. Added or removed, it moves that cell by 1 and no other; replaced, it moves at
 most two cells by 1 each. Noise is drawn for each cell by itself, so a table costs one discrete Gaussian of sensitivity 1, or
@@ -37,7 +37,7 @@ class Measurement:
     sigma: float
 
     def onto(self, columns: Set) -> Measurement:
-        """The same of fewer columns: noise adds up over the cells that are summed."""
+        """The marginal over fewer columns: the noise of the summed cells adds up."""
         rest = tuple(i for i, column in enumerate(self.columns) if column not in columns)
         summed = math.prod(self.counts.shape[i] for i in rest)
         return Measurement(columns, self.counts.sum(axis=rest), self.sigma * math.sqrt(summed))
@@ -81,12 +81,12 @@ def noisy(
     """
     repeats = [1] * len(sets) if times is None else list(times)
     drawn = discrete_gaussian(sigma * grain, sum(table.size * n for table, n in zip(counts, repeats)))
-    made, start = [], 0
+    measurements, start = [], 0
     for columns, table, n in zip(sets, counts, repeats):
         noise = drawn[start : start + table.size * n].reshape(n, *table.shape)
         start += table.size * n
-        made.append(Measurement(columns, (n * table + noise.sum(axis=0)) / (n * grain), sigma / math.sqrt(n)))
-    return made
+        measurements.append(Measurement(columns, (n * table + noise.sum(axis=0)) / (n * grain), sigma / math.sqrt(n)))
+    return measurements
 
 
 def table_event(sigma: float, reach: Reach, times: int) -> Event:
@@ -128,15 +128,15 @@ def calibrated(
     """The least scale of all noise for which the events of `before` and make_event(scale) together keep (epsilon, delta),
     and all of them as one event. Scale 1 is rho = 1 in zCDP.
 
-    What zCDP asks for, with what `before` leaves of the budget, is enough; the loss distribution itself usually allows less,
-    which a few steps find.
+    The noise that zCDP requires within the rest of the budget is sufficient; the privacy loss distribution usually allows less,
+    which a short search finds.
     """
 
     def whole(scale: float) -> Event:
         return Composed((*before, make_event(scale))) if before else make_event(scale)
 
-    left = concentrated_for(*_left(before, epsilon, delta)) - math.fsum(map(concentrated, _choices(before)))
-    enough = 1 / math.sqrt(left)
+    remaining = concentrated_for(*_left(before, epsilon, delta)) - math.fsum(map(concentrated, _choices(before)))
+    enough = 1 / math.sqrt(remaining)
     if _gaussian(whole(1.0)):
         scale = calibrate(whole, epsilon, delta)
     else:
@@ -147,7 +147,9 @@ def calibrated(
 def _left(before: tuple[Event, ...], epsilon: float, delta: float) -> tuple[float, float]:
     """What thresholds leave of a budget, by adding up epsilons and deltas."""
     thresholds = [event for event in before if isinstance(event, Approximate)]
-    return epsilon - math.fsum(it.epsilon for it in thresholds), delta - math.fsum(it.delta for it in thresholds)
+    return epsilon - math.fsum(threshold.epsilon for threshold in thresholds), delta - math.fsum(
+        threshold.delta for threshold in thresholds
+    )
 
 
 def _choices(before: tuple[Event, ...]) -> list[Event]:

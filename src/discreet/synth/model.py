@@ -1,4 +1,4 @@
-"""What a fit releases: a distribution over the columns, from which rows and counts are made as often as one likes."""
+"""The released model: a distribution over the columns, from which rows and counts can be drawn without limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STRICTER = 2.241402727604947  # 97.5 % within
 class Model:
     """A synthetic twin of a table. `rows` is the noisy number of rows; `gap` says how far the estimation is from its optimum.
 
-    Whatever is made of it is post-processing: it costs nothing, and may be asked for as often as one likes.
+    Everything computed from it is post-processing, at no further cost.
     """
 
     cells: tuple[Cells, ...]
@@ -67,34 +67,34 @@ class Model:
         counts = self.tree.marginal(self.conditionals, places) * self.rows
         low, high, measured = self.interval(places)
         labels = list(product(*(self.cells[place].labels() for place in places)))
-        made: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for i, place in enumerate(places):
             kind = pa.string() if self.cells[place].bins else ARROW[self.cells[place].kind]()
-            made[self.cells[place].name] = pa.array([label[i] for label in labels], kind)
+            data[self.cells[place].name] = pa.array([label[i] for label in labels], kind)
         for name, numbers in (("count", counts), ("low", low), ("high", high)):
-            if name in made:
+            if name in data:
                 raise InvalidValue(f"A column of the table is called {name}, as one of the answer would be. Rename it.")
-            made[name] = pa.array(np.ravel(numbers), pa.float64())
-        made["measured"] = pa.array([measured] * len(labels), pa.bool_())
-        return pa.table(made)
+            data[name] = pa.array(np.ravel(numbers), pa.float64())
+        data["measured"] = pa.array([measured] * len(labels), pa.bool_())
+        return pa.table(data)
 
     def marginals(self) -> pa.Table:
         """Every table that was measured, one cell a row: its columns, what the cell stands for, the model's count and the 95 %
         interval for the true one."""
         import pyarrow as pa
 
-        made: dict[str, list[Any]] = {"columns": [], "cell": [], "count": [], "low": [], "high": []}
-        for places in dict.fromkeys(it.columns for it in self.measurements):
+        data: dict[str, list[Any]] = {"columns": [], "cell": [], "count": [], "low": [], "high": []}
+        for places in dict.fromkeys(measurement.columns for measurement in self.measurements):
             counts = self.tree.marginal(self.conditionals, places) * self.rows
             low, high, _ = self.interval(places)
             labels = product(*(self.cells[place].labels() for place in places))
-            made["columns"] += [[self.cells[place].name for place in places]] * counts.size
-            made["cell"] += [[None if label is None else str(label) for label in cell] for cell in labels]
+            data["columns"] += [[self.cells[place].name for place in places]] * counts.size
+            data["cell"] += [[None if label is None else str(label) for label in cell] for cell in labels]
             for name, numbers in (("count", counts), ("low", low), ("high", high)):
-                made[name] += np.ravel(numbers).tolist()
+                data[name] += np.ravel(numbers).tolist()
         texts, number = pa.list_(pa.string()), pa.float64()
         return pa.table(
-            made, pa.schema([("columns", texts), ("cell", texts), *((n, number) for n in ("count", "low", "high"))])
+            data, pa.schema([("columns", texts), ("cell", texts), *((n, number) for n in ("count", "low", "high"))])
         )
 
     def interval(self, columns: tuple[int, ...]) -> tuple[Floats, Floats, bool]:
@@ -112,16 +112,16 @@ class Model:
         return least, most, False
 
     def _sure_margins(self, columns: tuple[int, ...], shape: list[int]) -> list[tuple[Floats, Floats]]:
-        """Ends of each column's counts, that hold together in 95 % of cases."""
-        made = []
+        """Intervals for each column's counts, with 95 % simultaneous coverage."""
+        intervals = []
         level = LEVEL if len(columns) == 1 else STRICTER + math.log(len(columns) / 2)
         for i, column in enumerate(columns):
             view = self._view((column,))
             assert view is not None  # every method measures every column
             low, high = np.maximum(view.counts - level * view.sigma, 0.0), np.maximum(view.counts + level * view.sigma, 0.0)
             over = [shape[i] if j == i else 1 for j in range(len(columns))]
-            made.append((np.broadcast_to(low.reshape(over), shape), np.broadcast_to(high.reshape(over), shape)))
-        return made
+            intervals.append((np.broadcast_to(low.reshape(over), shape), np.broadcast_to(high.reshape(over), shape)))
+        return intervals
 
     def _view(self, columns: tuple[int, ...]) -> Measurement | None:
         """All measurements that hold these columns as one, each weighed by its precision."""
@@ -148,7 +148,7 @@ class Model:
         for column, possible in self._possible(given):
             home = self.tree.home((column,))
             assert home is not None
-            only = np.where(possible, 0.0, -np.inf).reshape([-1 if it == column else 1 for it in self.tree.cliques[home]])
+            only = np.where(possible, 0.0, -np.inf).reshape([-1 if other == column else 1 for other in self.tree.cliques[home]])
             potentials[home] = potentials[home] + only
         conditionals, log_total = self.tree.conditionals(potentials)
         if not math.isfinite(log_total):
@@ -156,7 +156,7 @@ class Model:
         return conditionals
 
     def _possible(self, given: Mapping[str, Any]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """The cells that are left of each column that is given, and of those that must be in order with it."""
+        """The possible cells of each given column, and of the columns that must be in order with it."""
         for name, value in given.items():
             (column,) = self._places((name,))
             yield column, np.arange(self.cells[column].size) == self.cells[column].place(value)
@@ -223,21 +223,21 @@ class Sample:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        made = [arrays[place] for place in pair]
+        drawn = [arrays[place] for place in pair]
         for _ in range(TRIES):
-            wrong = pc.fill_null(pc.greater(*made), False)
+            wrong = pc.fill_null(pc.greater(*drawn), False)
             rows = np.flatnonzero(wrong.to_numpy(zero_copy_only=False))
             if not rows.size:
-                return made
+                return drawn
             new = [self._drawn(place, codes[place][rows], random) for place in pair]
-            made = [pc.replace_with_mask(array, wrong, values) for array, values in zip(made, new)]
-        wrong = pc.fill_null(pc.greater(*made), False)
+            drawn = [pc.replace_with_mask(array, wrong, values) for array, values in zip(drawn, new)]
+        wrong = pc.fill_null(pc.greater(*drawn), False)
         last = np.flatnonzero(wrong.to_numpy(zero_copy_only=False))
         for i, place in enumerate(pair):
             cells = self.cells[place]
             ends = [self.given.get(cells.name, cells.ends(int(codes[place][row]))[i]) for row in last]
-            made[i] = pc.replace_with_mask(made[i], wrong, pa.array(ends, made[i].type))
-        return made
+            drawn[i] = pc.replace_with_mask(drawn[i], wrong, pa.array(ends, drawn[i].type))
+        return drawn
 
     def _drawn(self, place: int, codes: Codes, random: np.random.Generator) -> pa.Array:
         import pyarrow as pa

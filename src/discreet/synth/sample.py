@@ -46,9 +46,9 @@ def grouped(table: Floats, group: Codes, random: np.random.Generator) -> Codes:
     random.shuffle(order)
     if len(present) > 1:
         order = order[np.argsort(group[order].astype(_smallest(len(table))), kind="stable")]
-    made = np.empty(len(group), np.int32)
-    made[order] = cells
-    return made
+    result = np.empty(len(group), np.int32)
+    result[order] = cells
+    return result
 
 
 def rounded(shares: Floats, sizes: Codes, random: np.random.Generator) -> Codes:

@@ -1,7 +1,7 @@
-"""What is publicly known of a table that is to be synthesised: each column's type, its categories or its range.
+"""Public knowledge about a table to be synthesised: each column's type, and its categories or range.
 
-Nothing here is read off the data: a category that one person alone has would give that person away. A `schema.toml` says it, in
-the form of `discreet.schema` that every command takes:
+Nothing here is read from the data: a category of a single person would reveal that person. A `schema.toml` states it, in the
+form of `discreet.schema` that every command takes:
 
     age = [17, 90]
 
@@ -109,14 +109,14 @@ class Column:
 
     def _check_find(self) -> None:
         known = FINDS.get(self.type, ())
-        asked = (self.find,) if isinstance(self.find, str) else check.items("find", self.find, "a list")
-        if not set(asked) <= set(known) or len(set(asked)) != len(asked):
+        wanted = (self.find,) if isinstance(self.find, str) else check.items("find", self.find, "a list")
+        if not set(wanted) <= set(known) or len(set(wanted)) != len(wanted):
             able = f"can find {', '.join(known)}" if known else "has nothing to find"
             raise InvalidValue(f"A {self.type} column {able}; got {check.shown(self.find)}.")
-        object.__setattr__(self, "find", tuple(sorted(asked)))
-        if "bins" in asked and (not isinstance(self.bins, int) or not 2 <= self.bins <= 256):
+        object.__setattr__(self, "find", tuple(sorted(wanted)))
+        if "bins" in wanted and (not isinstance(self.bins, int) or not 2 <= self.bins <= 256):
             raise InvalidValue("To find bins, say how many: bins = 2 to 256.")
-        if self.other is None and "categories" in asked:
+        if self.other is None and "categories" in wanted:
             object.__setattr__(self, "other", OTHER)
         if self.other is not None and self.type not in LISTED:
             raise InvalidValue(f"other is for listed categories; a column of type {self.type} has none.")
@@ -189,15 +189,15 @@ class Schema:
             return cls.read(given, table)
         if not isinstance(given, Mapping):
             raise InvalidValue(f"schema must map columns to categories or ranges; got {type(given).__name__}.")
-        return cls._from(((check.word("column", name), said) for name, said in given.items()), InvalidValue)
+        return cls._from(((check.word("column", name), spec) for name, spec in given.items()), InvalidValue)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], table: str | None = None) -> Schema:
         """A schema from a TOML file."""
-        said = public.read(path)
-        rules, work = (said.lists.get(name, ()) for name in ("constraint", "workload"))
+        document = public.read(path)
+        rules, work = (document.lists.get(name, ()) for name in ("constraint", "workload"))
         try:
-            schema = cls._from(said.one(table).items(), InvalidDocument)
+            schema = cls._from(document.one(table).items(), InvalidDocument)
             return replace(schema, constraints=tuple(map(_constraint, rules)), workload=tuple(map(_workload, work)))
         except InvalidDocument:
             raise
@@ -212,53 +212,55 @@ class Schema:
             return {name: cls._from({**columns.get("", {}), **own}.items(), InvalidDocument)
                     for name, own in columns.items() if name}  # fmt: skip
         if not isinstance(given, Mapping) or not all(
-            isinstance(it, (Schema, Mapping, str, os.PathLike)) for it in given.values()
+            isinstance(spec, (Schema, Mapping, str, os.PathLike)) for spec in given.values()
         ):
             raise InvalidValue("The schema of several tables maps each to its own: {'users': {'age': (0, 120)}, 'visits': …}, "
                                "or [users.age] in TOML.")  # fmt: skip
-        return {check.word("table", name): cls.of(it) for name, it in given.items()}
+        return {check.word("table", name): cls.of(spec) for name, spec in given.items()}
 
     @classmethod
     def _from(cls, items: Any, wrong: type[Exception]) -> Schema:
         columns, omitted = {}, set()
-        for name, said in items:
+        for name, spec in items:
             try:
-                made = said if isinstance(said, Column) else _column(name, public.column(name, said))
+                column = spec if isinstance(spec, Column) else _column(name, public.column(name, spec))
             except InvalidValue as error:
-                told = str(error)
-                raise wrong(told if told.startswith(f"{name} ") or told.startswith(f"{name}:") else f"{name}: {told}") from None
-            if made is None:
+                message = str(error)
+                raise wrong(
+                    message if message.startswith(f"{name} ") or message.startswith(f"{name}:") else f"{name}: {message}"
+                ) from None
+            if column is None:
                 omitted.add(name)
             else:
-                columns[name] = made
+                columns[name] = column
         return cls(columns, frozenset(omitted))
 
     def readings(self) -> dict[str, str]:
         """How each column was read, in words."""
-        said = {name: public.reading({each.name: getattr(it, each.name) for each in fields(Column)})
-                for name, it in self.columns.items()}  # fmt: skip
-        return said | dict.fromkeys(sorted(self.omitted), "left out")
+        facts = {name: public.reading({attribute.name: getattr(column, attribute.name) for attribute in fields(Column)})
+                for name, column in self.columns.items()}  # fmt: skip
+        return facts | dict.fromkeys(sorted(self.omitted), "left out")
 
     def settled(self, found: Mapping[str, Mapping[str, Any]]) -> Schema:
         """The same with cells that a fit found privately: values, bins or mass of columns, by name."""
         columns = dict(self.columns)
         for name in found.keys() & columns.keys():
-            said: dict[str, Any] = {key: tuple(values) for key, values in found[name].items()}
-            if "values" in said:  # of the kind of the value that stands for all others
+            changes: dict[str, Any] = {key: tuple(values) for key, values in found[name].items()}
+            if "values" in changes:  # of the kind of the value that stands for all others
                 read = _FROM_JSON.get(type(columns[name].other), lambda value: value)
-                said["values"] = tuple(map(read, said["values"]))
-            columns[name] = replace(columns[name], find=(), **said)
+                changes["values"] = tuple(map(read, changes["values"]))
+            columns[name] = replace(columns[name], find=(), **changes)
         return replace(self, columns=columns)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
 
-def _constraint(said: Any) -> Any:
+def _constraint(rule: Any) -> Any:
     """A rule: given and then; forbidden; or ordered. A range is { low = 1, high = 9 }, a missing value { missing = true }."""
     from discreet.synth.constraints import Forbidden, Implies, Ordered
 
-    match said:
+    match rule:
         case {"given": dict(given), "then": dict(then), **rest} if not rest:
             return Implies(_cells(given), _cells(then))
         case {"forbidden": dict(where), **rest} if not rest:
@@ -266,32 +268,32 @@ def _constraint(said: Any) -> Any:
         case {"ordered": [str(first), str(second)], **rest} if not rest:
             return Ordered(first, second)
     raise InvalidValue('a [[constraint]] says given and then, or forbidden, or ordered = ["first", "second"]; '
-                       f"got {check.shown(said)}.")  # fmt: skip
+                       f"got {check.shown(rule)}.")  # fmt: skip
 
 
 def _cells(where: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, said in where.items():
-        match said:
+    conditions: dict[str, Any] = {}
+    for name, value in where.items():
+        match value:
             case {"low": low, "high": high, **rest} if not rest:
-                made[name] = (low, high)
+                conditions[name] = (low, high)
             case {"missing": True, "values": list(values), **rest} if not rest:
-                made[name] = [*values, None]
+                conditions[name] = [*values, None]
             case {"missing": True, **rest} if not rest:
-                made[name] = [None]
+                conditions[name] = [None]
             case dict():
                 raise InvalidValue(f"{name}: a constraint says a value, a list of values, {{ low, high }} or "
-                                   f"{{ missing = true }}; got {check.shown(said)}.")  # fmt: skip
+                                   f"{{ missing = true }}; got {check.shown(value)}.")  # fmt: skip
             case _:
-                made[name] = said
-    return made
+                conditions[name] = value
+    return conditions
 
 
-def _workload(said: Any) -> tuple[str, ...]:
-    match said:
+def _workload(entry: Any) -> tuple[str, ...]:
+    match entry:
         case {"columns": [*names], **rest} if not rest and names and all(isinstance(name, str) for name in names):
             return tuple(names)
-    raise InvalidValue(f'a [[workload]] says columns = ["age", "sex"]; got {check.shown(said)}.')
+    raise InvalidValue(f'a [[workload]] says columns = ["age", "sex"]; got {check.shown(entry)}.')
 
 
 def _column(name: str, facts: public.Facts) -> Column | None:

@@ -1,7 +1,6 @@
-"""The private table behind an engine: contingency tables come out of it, rows never do.
+"""The private table behind an engine, which returns contingency tables and never rows.
 
-This and `linked_table` are the places of `synth` that know engines. They live in `query`, which SQL is made of; synthesis
-asks them for counts and uses nothing else of SQL.
+Only this module and `linked_table` use the engines of `query`, and only for counts.
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ class Coded:
 
     def counts(self, sets: Sequence[Set]) -> list[Ints]:
         """The exact contingency table of each set of columns, as an array of their sizes."""
-        made: dict[Set, Ints] = {}
+        tables: dict[Set, Ints] = {}
         for some in _passes(sets):
-            self._read(some, made)
-        return [made[columns] for columns in sets]
+            self._read(some, tables)
+        return [tables[columns] for columns in sets]
 
-    def _read(self, sets: Sequence[Set], made: dict[Set, Ints]) -> None:
+    def _read(self, sets: Sequence[Set], tables: dict[Set, Ints]) -> None:
         used = sorted({column for columns in sets for column in columns})
         local = {column: i for i, column in enumerate(used)}
-        found = self.engine.aggregate(Marginals(self.rows, self.codes, self.sizes, tuple(sets), self.plan))
-        which, cell, weight = (np.asarray(found[name], np.int64) for name in ("s", "k", "s0"))
+        result = self.engine.aggregate(Marginals(self.rows, self.codes, self.sizes, tuple(sets), self.plan))
+        which, cell, weight = (np.asarray(result[name], np.int64) for name in ("s", "k", "s0"))
         order = np.argsort(which, kind="stable")
         which, cell, weight = which[order], cell[order], weight[order]
         for columns in sets:
@@ -66,7 +65,7 @@ class Coded:
             first, last = np.searchsorted(which, [digit, digit + 1])
             counts = np.zeros(math.prod(self.sizes[column] for column in columns), np.int64)
             counts[cell[first:last]] = weight[first:last]
-            made[columns] = counts.reshape([self.sizes[column] for column in columns])
+            tables[columns] = counts.reshape([self.sizes[column] for column in columns])
 
 
 class Table:
@@ -113,35 +112,41 @@ class Table:
 
     def _typed(self, cells: Iterable[Cells]) -> tuple[Cells, ...]:
         """Cells whose values are sampled in the types that the table has."""
-        return tuple(it.typed(self._types[it.name]) if it.name in self._types else it for it in cells)
+        return tuple(
+            column_cells.typed(self._types[column_cells.name]) if column_cells.name in self._types else column_cells
+            for column_cells in cells
+        )
 
-    def settle(self, found: Mapping[int, Column]) -> None:
-        """The cells of columns that were open, now that they are found."""
-        self.cells = self._typed(Cells.of(it.name, found[i], it.kind) if i in found else it for i, it in enumerate(self.cells))
+    def settle(self, settled: Mapping[int, Column]) -> None:
+        """Set the cells of open columns, now that they are found."""
+        self.cells = self._typed(
+            Cells.of(column_cells.name, settled[i], column_cells.kind) if i in settled else column_cells
+            for i, column_cells in enumerate(self.cells)
+        )
         self.open, self.sizes = (), tuple(cells.size for cells in self.cells)
         self._codes = tuple(self._code(cells) for cells in self.cells)
 
     def settle_like(self, cells: Sequence[Cells]) -> None:
-        """The cells of columns that are open as an earlier fit of the same columns found them."""
+        """Set the cells of open columns to those that an earlier fit of the same columns found."""
         if self.open and len(cells) == len(self.cells):
-            self.settle({it.place: cells[it.place].column for it in self.open})
+            self.settle({open_column.place: cells[open_column.place].column for open_column in self.open})
 
     def values(self, place: int) -> tuple[list[Any], Ints]:
         """Every value of a column and the weight of its rows. Private: only for noise to be added, none shown without."""
         self.unchanged()
-        found = self.engine.aggregate(
+        result = self.engine.aggregate(
             Request(self._rows, (self._column(self.cells[place]),), self.plan, (Term(TermKind.COUNT),))
         )
         self.unchanged()
-        return list(found["k0"]), np.asarray(found["s0"], np.int64)
+        return list(result["k0"]), np.asarray(result["s0"], np.int64)
 
     def histogram(self, place: int, cells: Cells) -> Ints:
         """The exact counts of a column by other cells than its own. Private: only for noise to be added."""
         self.unchanged()
-        found = self.engine.aggregate(Marginals(self._rows, (self._code(cells),), (cells.size,), ((0,),), self.plan))
+        result = self.engine.aggregate(Marginals(self._rows, (self._code(cells),), (cells.size,), ((0,),), self.plan))
         self.unchanged()
         counts = np.zeros(cells.size, np.int64)
-        counts[np.asarray(found["k"], np.int64)] = np.asarray(found["s0"], np.int64)
+        counts[np.asarray(result["k"], np.int64)] = np.asarray(result["s0"], np.int64)
         return counts
 
     def unchanged(self) -> None:
@@ -159,14 +164,14 @@ class Table:
         """The exact contingency table of each set of columns, as an array of their sizes. Private: only for noise to be
         added.
         """
-        asked = list(sets)
+        wanted = list(sets)
         self.unchanged()
-        made = Coded(self.engine, self._rows, self._codes, self.sizes, self.plan).counts(asked)
+        tables = Coded(self.engine, self._rows, self._codes, self.sizes, self.plan).counts(wanted)
         self.unchanged()
-        return made
+        return tables
 
     def measured(self) -> None:
-        """No more counts are asked: an engine that was opened for one fit is closed, and estimation may use its memory."""
+        """Called after the last count: an engine opened for one fit is closed, which frees its memory for estimation."""
         if self._once:
             self.close()
 
@@ -200,19 +205,19 @@ def plan(unit: Unit) -> Plan:
 
 
 def one_table(engine: Engine, name: str | None) -> tuple[str, Stored]:
-    found = engine.tables()
+    tables = engine.tables()
     if name is None:
-        if len(found) != 1:
+        if len(tables) != 1:
             raise InvalidValue(
-                f"There are {len(found)} tables here, {', '.join(list(found)[:12])}; name one: name=…, or --table."
+                f"There are {len(tables)} tables here, {', '.join(list(tables)[:12])}; name one: name=…, or --table."
             )
-        name = next(iter(found))
-    if name not in found:
-        raise InvalidValue(f"There is no table {check.shown(name)}; there are {', '.join(list(found)[:12])}.")
-    if found[name].derived:
-        raise InvalidValue(f"{name} is {found[name].derived}: one record may be in many of its rows, or a row may tell of "
+        name = next(iter(tables))
+    if name not in tables:
+        raise InvalidValue(f"There is no table {check.shown(name)}; there are {', '.join(list(tables)[:12])}.")
+    if tables[name].derived:
+        raise InvalidValue(f"{name} is {tables[name].derived}: one record may be in many of its rows, or a row may tell of "
                            "others. Make a table of it, with one row for each record.")  # fmt: skip
-    return name, found[name]
+    return name, tables[name]
 
 
 def text_files(location: Any) -> dict[str, Path]:
@@ -266,7 +271,7 @@ def _passes(sets: Sequence[Set]) -> list[list[Set]]:
     """The sets in groups that one pass over the rows answers: few columns each, as all of them come back with each cell."""
     groups: list[list[Set]] = []
     used: set[int] = set()
-    for columns in sorted(dict.fromkeys(sets), key=lambda it: ([column // (WIDTH // 2) for column in it], it)):
+    for columns in sorted(dict.fromkeys(sets), key=lambda members: ([column // (WIDTH // 2) for column in members], members)):
         if not groups or len(groups[-1]) >= AT_ONCE or len(used | set(columns)) > WIDTH:
             groups.append([])
             used = set()

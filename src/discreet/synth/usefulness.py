@@ -1,4 +1,4 @@
-"""Is a model that was trained on synthetic rows any good on real ones? For the owner of the data: not for release."""
+"""Accuracy on real rows of a model trained on synthetic ones. For the owner of the data: not for release."""
 
 from __future__ import annotations
 
@@ -72,19 +72,19 @@ def _numbers(tables: list[Columns], shared: list[str], label: str) -> Any:
     """Features and labels of each table as numbers: categories numbered over all tables, missing values as NaN."""
     sizes = [len(next(iter(table.values()))) for table in tables]
     places = np.cumsum(sizes)[:-1]
-    made: list[NDArray[Any]] = []
+    arrays: list[NDArray[Any]] = []
     for name in shared:
         parts = [table[name] for table in tables]
         if name != label and all(numeric(part) for part in parts):
-            made.append(np.concatenate(parts).astype(np.float64))
+            arrays.append(np.concatenate(parts).astype(np.float64))
             continue
         numbers, values = codes(np.concatenate([part.astype(object) for part in parts]))
         gap = np.array([missing(value) for value in values])
-        made.append(np.where(gap[numbers], np.nan, numbers))
+        arrays.append(np.where(gap[numbers], np.nan, numbers))
     at = shared.index(label)
-    told = ~np.isnan(made[at])  # a row without a label teaches nothing
-    X = np.stack([column for i, column in enumerate(made) if i != at], axis=1)
-    kept = np.split(told, places)
-    features = [rows[some] for rows, some in zip(np.split(X, places), kept)]
-    labels = [rows[some].astype(np.int64) for rows, some in zip(np.split(made[at], places), kept)]
-    return (features, labels), np.unique(made[at][told])
+    labelled = ~np.isnan(arrays[at])  # a row without a label teaches nothing
+    X = np.stack([column for i, column in enumerate(arrays) if i != at], axis=1)
+    masks = np.split(labelled, places)
+    features = [rows[some] for rows, some in zip(np.split(X, places), masks)]
+    labels = [rows[some].astype(np.int64) for rows, some in zip(np.split(arrays[at], places), masks)]
+    return (features, labels), np.unique(arrays[at][labelled])

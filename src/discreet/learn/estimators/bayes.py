@@ -26,7 +26,7 @@ SQUARE = math.sqrt(2)  # x^2 - 1/2 lies within 1/2 where x lies within 1, so it 
 
 @dataclass(frozen=True, slots=True)
 class Powers:
-    """A row as 1, its features scaled to [-1, 1] and their squares less 1/2, in the block of its class."""
+    """Encodes a row as (1, features scaled to [-1, 1], their squares minus 1/2), in the block of its class."""
 
     ranges: Ranges
     classes: int
@@ -56,7 +56,7 @@ class Powers:
         square = np.clip(sums[:, size + 1 :] / SQUARE / count[:, None] + 0.5, 0, 1)
         low, high = np.array(self.ranges).T
         half = (high - low) / 2
-        variance = np.maximum(square - mean**2, 1e-4)  # a spread below a hundredth of the range is not told from none
+        variance = np.maximum(square - mean**2, 1e-4)  # a spread below a hundredth of the range counts as one
         return count, (mean + 1) * half + low, variance * half**2
 
 
@@ -106,24 +106,24 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.source = source
 
-    def fit(self, X: Any, y: Any, **given: Any) -> GaussianNB:
+    def fit(self, X: Any, y: Any, **params: Any) -> GaussianNB:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
-        self._no_weights(given)
+        self._no_weights(params)
         smoothing = check.nonnegative("var_smoothing", self.var_smoothing)
         check.positive("likelihood_weight", self.likelihood_weight)
         X, y = rows.with_targets(self, X, y)
         encode_ranges = ranges_of(self.bounds, X.shape[1])
         classes, data, public = labelled(self.classes, X, y)
         encode = Powers(encode_ranges, len(classes))
-        made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta), public), data)
-        count, self.theta_, variance = encode.moments(made.value)
+        released = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta), public), data)
+        count, self.theta_, variance = encode.moments(released.value)
         self.class_prior_ = count / count.sum()
         if self.shared_variance:
             variance = np.broadcast_to(self.class_prior_ @ variance, variance.shape)
         widths = np.diff(np.array(encode.ranges), axis=1)[:, 0]
         self.var_ = variance + smoothing * widths**2
         self.classes_ = classes
-        self.release_ = made.map(
+        self.release_ = released.map(
             lambda _: {
                 "classes": classes.tolist(),
                 "theta": self.theta_.tolist(),
@@ -198,15 +198,15 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         self.ledger = ledger
         self.source = source
 
-    def fit(self, X: Any, y: Any = None, **given: Any) -> StandardScaler:
+    def fit(self, X: Any, y: Any = None, **params: Any) -> StandardScaler:
         """Fit once, which spends (epsilon, delta) once."""
-        self._no_weights(given)
+        self._no_weights(params)
         X = rows.features(self, X)
         encode = Powers(ranges_of(self.bounds, X.shape[1]), 1)
-        made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta)), (X, None))
-        _, mean, variance = encode.moments(made.value)
+        released = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta)), (X, None))
+        _, mean, variance = encode.moments(released.value)
         self.mean_, self.var_, self.scale_ = mean[0], variance[0], np.sqrt(variance[0])
-        self.release_ = made.map(lambda _: {"mean": self.mean_.tolist(), "var": self.var_.tolist()})
+        self.release_ = released.map(lambda _: {"mean": self.mean_.tolist(), "var": self.var_.tolist()})
         return self
 
     def transform(self, X: Any) -> Floats:

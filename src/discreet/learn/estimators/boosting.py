@@ -25,10 +25,10 @@ Bins = NDArray[np.uint16]  # [columns, rows]
 
 PASSES, TREES, DEPTH = 6, 100, 4  # passes over single columns, then trees of so many cuts
 SINGLE = 0.7  # the share of the variance's inverse that buys the steps of single columns
-RATE = 0.5  # of every step but the first
+RATE = 0.5  # the learning rate of every step but the first
 LARGEST = 0.5  # gradient of a row; the curvature is at most a quarter
 LENGTH = math.hypot(LARGEST, 0.25)  # of both
-SPREAD = {1: 0.5, DEPTH: 0.2}  # of a leaf's true values, beside which noise is weighed
+SPREAD = {1: 0.5, DEPTH: 0.2}  # the prior standard deviation of a leaf's true value, by depth
 FARTHEST = 2.0  # that one step moves a score
 MOST_BINS = 1 << 12
 
@@ -43,10 +43,10 @@ class Step:
 
     def leaf(self, bins: Bins) -> NDArray[np.intp]:
         """The leaf of every row."""
-        found = np.zeros(bins.shape[1], np.intp)
+        result = np.zeros(bins.shape[1], np.intp)
         for column, side in zip(self.columns, self.sides):
-            found = found * (int(side.max()) + 1 if len(self.columns) == 1 else 2) + side[bins[column]]
-        return found
+            result = result * (int(side.max()) + 1 if len(self.columns) == 1 else 2) + side[bins[column]]
+        return result
 
 
 @lru_cache(maxsize=32)
@@ -73,7 +73,7 @@ def _cut(draw: np.random.Generator, size: int, unordered: bool) -> NDArray[np.ui
 
 @dataclass(frozen=True, slots=True)
 class Logistic:
-    """Each class against the others: gradients of the logistic loss, cut to half, which noise drowns less."""
+    """One against the rest: gradients of the logistic loss, clipped to a half for a better signal-to-noise ratio."""
 
     outputs: int
     spread: ClassVar[float] = 1.0
@@ -86,7 +86,7 @@ class Logistic:
 
     @staticmethod
     def probability(scores: Floats) -> Floats:
-        """What the cut does to the share q of ones, undone: half q = p (1 - q) where p is below a half."""
+        """Undo the bias of clipping on the share q of ones: q / 2 = p (1 - q) where p is below a half."""
         share = _sigmoid(np.abs(scores))
         least = (1 - share) / (LARGEST + 1 - share)
         return np.where(scores > 0, 1 - least, least)
@@ -106,8 +106,8 @@ class Squared:
     spread: ClassVar[float] = 0.2  # values in [-1, 1] differ less than scores of a logistic loss do
 
     def slopes(self, scores: Floats, target: NDArray[Any]) -> tuple[Floats, Floats]:
-        left = np.clip(target - np.clip(scores, -1.0, 1.0), -2.0, 2.0)
-        return left / 4, np.full_like(left, 0.25)
+        residual = np.clip(target - np.clip(scores, -1.0, 1.0), -2.0, 2.0)
+        return residual / 4, np.full_like(residual, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,9 @@ class Boosting:
             total = self._summed(leaf, step.leaves, *self.loss.slopes(scores, target))
             single, tree = self.multipliers()
             multiplier = tree if len(step.columns) > 1 else single
-            found = exact.noisy(total, sensitivity=self.sensitivity() * (1 + TOLERANCE), noise_multiplier=multiplier)
-            scores += self._leaves(step, found)[:, leaf]
-            released.append(found.ravel())
+            sums = exact.noisy(total, sensitivity=self.sensitivity() * (1 + TOLERANCE), noise_multiplier=multiplier)
+            scores += self._leaves(step, sums)[:, leaf]
+            released.append(sums.ravel())
         return np.concatenate(released)
 
     def sensitivity(self) -> float:
@@ -177,13 +177,13 @@ class Boosting:
         return plan(self.sizes, self.unordered)
 
     def _summed(self, leaf: NDArray[np.intp], leaves: int, slope: Floats, curve: Floats) -> Floats:
-        """[outputs, 2, leaves], exactly: rows are cut to multiples of GRAIN one by one, which makes none longer."""
+        """The exact sums [outputs, 2, leaves]: each row is truncated to multiples of GRAIN, which makes none longer."""
         parts = np.trunc(np.stack([slope, curve], 1) / GRAIN)
-        found = [[np.bincount(leaf, each, leaves) for each in pair] for pair in parts]
-        return np.array(found, np.float64) * GRAIN
+        sums = [[np.bincount(leaf, numbers, leaves) for numbers in pair] for pair in parts]
+        return np.array(sums, np.float64) * GRAIN
 
     def _leaves(self, step: Step, sums: Floats) -> Floats:
-        """Newton's step, weighed by what its noise leaves of it; the first one, of all rows together, is taken whole."""
+        """Newton steps, shrunk by their signal-to-noise ratio; the first one, over all rows together, is not shrunk."""
         slope, curve = sums[:, 0], sums[:, 1]
         if not step.columns:
             return np.clip(slope / np.maximum(curve, 10.0), -FARTHEST, FARTHEST)

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """What the two classifiers share."""
+    """The base of the two classifiers."""
 
     def __init__(
         self, *, epsilon: float, delta: float, norm: float, unit: Unit, classes: Any, alpha: float | str, fit_intercept: bool,
@@ -42,19 +42,19 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _loss(self) -> Logistic | Huber:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, **given: Any) -> LinearClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> LinearClassifier:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
-        self._no_weights(given)
+        self._no_weights(params)
         check.positive("epsilon", self.epsilon)
         norm = check.positive("norm", self.norm)
         X, y = rows.with_targets(self, X, y)
         classes, data, public = labelled(self.classes, X, y)
         mechanism = self._mechanism(X.shape[1], len(classes), public)
         too_long(X, norm)
-        made = self._spend(mechanism, data)
-        self.coef_, self.intercept_ = mechanism.problem.coefficients(made.value)
+        released = self._spend(mechanism, data)
+        self.coef_, self.intercept_ = mechanism.problem.coefficients(released.value)
         self.classes_ = classes
-        self.release_ = made.map(
+        self.release_ = released.map(
             lambda _: {"classes": classes.tolist(), "coef": self.coef_.tolist(), "intercept": self.intercept_.tolist()}
         )
         return self
@@ -72,7 +72,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _alpha(self, method: str, problem: Problem) -> float:
         if isinstance(self.alpha, str):
             check.word("alpha", self.alpha, ("auto",))
-            share = self.epsilon / group_size(self.unit) / problem.models  # what one row may tell by one model
+            share = self.epsilon / group_size(self.unit) / problem.models  # the epsilon of one row and one model
             return {"objective": 4 * problem.loss.curvature / share, "output": 2 + 5 / share, "descent": 0.1 / share}[method]
         return check.positive("alpha", self.alpha)
 

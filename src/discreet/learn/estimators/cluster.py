@@ -24,7 +24,7 @@ from discreet.ledger import LedgerLike
 
 STEPS = 8  # of Lloyd
 SETTLED = 2  # the last ones, which move no empty cluster
-COUNTED = 0.5  # how much a count is worth beside a sum
+COUNTED = 0.5  # the scale of a count relative to a sum
 EMPTY = 3.0  # a cluster of fewer rows than so many times the noise of a count is empty
 SMALL = 0.1  # and so is one of fewer than this share of an even part
 STIR = 0.25  # how far from a large cluster an empty one starts anew, in halves of the range
@@ -83,21 +83,21 @@ class Lloyd:
     def centres(self, released: Floats) -> Iterator[Floats]:
         """The centres before each step and after the last; it reads a step's sums when it is asked for the next centres."""
         draw = np.random.default_rng(self.clusters)
-        found = spread(draw, self.clusters, self.columns)
-        yield found
+        current = spread(draw, self.clusters, self.columns)
+        yield current
         few = EMPTY * self.noise() * self.length() / COUNTED
         for step, sums in enumerate(released):
             count = sums[:, 0] * self.length() / COUNTED
             mean = sums[:, 1:] * self.length() * math.sqrt(self.columns) / np.maximum(count, few)[:, None]
-            found = np.where((count > few)[:, None], np.clip(mean, -1, 1), found)
+            current = np.where((count > few)[:, None], np.clip(mean, -1, 1), current)
             least = max(few, SMALL * count.clip(0).mean())
             if step < STEPS - SETTLED and count.max() > least:
                 share = np.where(count > least, count, 0.0)
                 share /= share.sum()
                 for lost in np.flatnonzero(count <= least):
-                    beside = found[draw.choice(self.clusters, p=share)]
-                    found[lost] = np.clip(beside + draw.normal(0, STIR, self.columns), -1, 1)
-            yield found
+                    beside = current[draw.choice(self.clusters, p=share)]
+                    current[lost] = np.clip(beside + draw.normal(0, STIR, self.columns), -1, 1)
+            yield current
 
 
 def spread(draw: np.random.Generator, count: int, columns: int) -> Floats:
@@ -105,7 +105,7 @@ def spread(draw: np.random.Generator, count: int, columns: int) -> Floats:
     candidates = draw.uniform(-0.5, 0.5, size=(max(20 * count, 100), columns))
     chosen = [np.zeros(columns)]
     while len(chosen) < count:
-        away = np.min([np.square(candidates - each).sum(axis=1) for each in chosen], axis=0)
+        away = np.min([np.square(candidates - point).sum(axis=1) for point in chosen], axis=0)
         chosen.append(candidates[int(away.argmax())])
     return np.array(chosen)
 
@@ -157,18 +157,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
         self.ledger = ledger
         self.source = source
 
-    def fit(self, X: Any, y: Any = None, **given: Any) -> KMeans:
+    def fit(self, X: Any, y: Any = None, **params: Any) -> KMeans:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
-        self._no_weights(given)
+        self._no_weights(params)
         X = rows.features(self, X)
         self._ranges = ranges_of(self.bounds, X.shape[1])
         clusters = check.whole("n_clusters", self.n_clusters)
         mechanism = Lloyd(clusters, X.shape[1], self.unit, float(self.epsilon), float(self.delta))
-        made = self._spend(mechanism, scaled(X, self._ranges))
-        *_, self._centres = mechanism.centres(made.value)
+        released = self._spend(mechanism, scaled(X, self._ranges))
+        *_, self._centres = mechanism.centres(released.value)
         low, high = np.array(self._ranges).T
         self.cluster_centers_ = (self._centres + 1) / 2 * (high - low) + low
-        self.release_ = made.map(lambda _: {"centres": self.cluster_centers_.tolist()})
+        self.release_ = released.map(lambda _: {"centres": self.cluster_centers_.tolist()})
         return self
 
     @property

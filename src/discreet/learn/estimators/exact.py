@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 RADIUS = 1 << 20  # steps of the grid in one sensitivity
 ROUNDING = 3  # the scale of the rounding that the event takes off, in steps
 FINE = 1 << 48  # steps in a standard deviation of noise that stays inside the computation
-FAR = 45  # steps within which that noise is of the continuous noise that it stands for, but for 1e-48 a number
+FAR = 45  # steps: that noise is within so many of the continuous noise it replaces, except with probability 1e-48 a number
 UNIT = 2.0**-53
 BLOCK = 4096  # rows that are added at once
 GRAIN = 2.0**-20  # rows are whole numbers of these
@@ -50,8 +50,8 @@ def noisy(values: Floats, *, sensitivity: float, noise_multiplier: float) -> Flo
             f"The noise would be {noise_multiplier:.3g} times the sensitivity, which drowns everything. Raise epsilon."
         )
     steps = np.asarray(grid.steps(values.ravel()), np.int64)
-    found = grid.values(np.asarray(steps + discrete_gaussian(sigma, values.size), np.int64))
-    return np.asarray(found, np.float64).reshape(values.shape)
+    noised = grid.values(np.asarray(steps + discrete_gaussian(sigma, values.size), np.int64))
+    return np.asarray(noised, np.float64).reshape(values.shape)
 
 
 def hidden_noise(scale: float, size: int) -> Floats:
@@ -60,7 +60,7 @@ def hidden_noise(scale: float, size: int) -> Floats:
 
 
 def off_normal(scale: float, size: int) -> float:
-    """How far, in l2, `hidden_noise` may be from the continuous Gaussian of the same scale that it is coupled with."""
+    """A bound on the l2 distance of `hidden_noise` from the continuous Gaussian of the same scale, under a coupling."""
     return (FAR / FINE + 12 * 2 * UNIT) * scale * math.sqrt(size)
 
 
@@ -122,7 +122,7 @@ def sum_error(count: int) -> float:
 
 
 def within(error: float) -> None:
-    """Refuse what is too inexact for the claim; nothing is released then."""
+    """Refuse a result whose error bound is too large for the claim; nothing is released then."""
     if not error <= TOLERANCE:
         raise RunFailed(
             "The computation did not become exact enough for its claim, so nothing was released; what was charged stays "

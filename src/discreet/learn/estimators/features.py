@@ -1,4 +1,4 @@
-"""Columns of a table as features for an estimator, by what is publicly known of them and nothing else."""
+"""Columns of a table as features for an estimator, encoded by public knowledge about them alone."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Features:
     def __post_init__(self) -> None:
         if not self.known:
             raise InvalidValue("columns names no column to learn from; give at least one, such as age = [0, 120].")
-        for name, said in self.known.items():
-            values = _listed(name, said)
-            if isinstance(values, str) or not isinstance(values, Sequence) or len(values) < (1 if _way(said) == "bins" else 2):
+        for name, fact in self.known.items():
+            values = _listed(name, fact)
+            if isinstance(values, str) or not isinstance(values, Sequence) or len(values) < (1 if _way(fact) == "bins" else 2):
                 raise InvalidValue(
                     f"columns.{name} is a range, such as [0, 120], bin edges, such as [18, 40, 65], or two categories or "
                     f"more; got {check.shown(values)}."
                 )
             if (
-                _way(said) != "categories"
+                _way(fact) != "categories"
                 and _numbers(values)
                 and not all(low < high for low, high in pairwise(map(float, values)))
             ):
@@ -58,40 +58,40 @@ class Features:
     @property
     def names(self) -> list[str]:
         """The names of the features, in their order: age for a range, hours[0] for a bin, sex=f for a category."""
-        found: list[str] = []
-        for name, said in self.known.items():
-            way = next(iter(said), "") if isinstance(said, Mapping) else ""
-            values: Sequence[Any] = said[way] if isinstance(said, Mapping) else said
+        result: list[str] = []
+        for name, fact in self.known.items():
+            way = next(iter(fact), "") if isinstance(fact, Mapping) else ""
+            values: Sequence[Any] = fact[way] if isinstance(fact, Mapping) else fact
             if way == "categories" or not _numbers(values):
-                found += [f"{name}={value}" for value in values]
+                result += [f"{name}={value}" for value in values]
             elif len(values) == 2 and way != "bins":
-                found.append(name)
+                result.append(name)
             else:
-                found += [f"{name}[{place}]" for place in range(len(values) + 1)]
-        return found
+                result += [f"{name}[{place}]" for place in range(len(values) + 1)]
+        return result
 
     def __call__(self, table: Any) -> Floats:
-        found = columns(table, list(self.known), empty=True)
-        return np.hstack([_feature(found[name], values) for name, values in self.known.items()])
+        cells = columns(table, list(self.known), empty=True)
+        return np.hstack([_feature(cells[name], values) for name, values in self.known.items()])
 
 
 def _numbers(values: Sequence[Any]) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
 
 
-def _way(said: Any) -> str:
+def _way(fact: Any) -> str:
     """What a mapping says that its values are: categories or bins; "" of a plain list."""
-    return next(iter(said), "") if isinstance(said, Mapping) else ""
+    return next(iter(fact), "") if isinstance(fact, Mapping) else ""
 
 
-def _listed(name: str, said: Any) -> Any:
-    if not isinstance(said, Mapping):
-        return said
-    if len(said) != 1 or _way(said) not in ("categories", "bins"):
-        raise InvalidValue(f"columns.{name} is {{'categories': […]}} or {{'bins': […]}} or a list; got {check.shown(said)}.")
-    values = said[_way(said)]
-    if not isinstance(values, Sequence) or (_way(said) == "bins" and not _numbers(values)):
-        raise InvalidValue(f"columns.{name} must list values, numbers of bins; got {check.shown(said)}.")
+def _listed(name: str, fact: Any) -> Any:
+    if not isinstance(fact, Mapping):
+        return fact
+    if len(fact) != 1 or _way(fact) not in ("categories", "bins"):
+        raise InvalidValue(f"columns.{name} is {{'categories': […]}} or {{'bins': […]}} or a list; got {check.shown(fact)}.")
+    values = fact[_way(fact)]
+    if not isinstance(values, Sequence) or (_way(fact) == "bins" and not _numbers(values)):
+        raise InvalidValue(f"columns.{name} must list values, numbers of bins; got {check.shown(fact)}.")
     return values
 
 
@@ -99,15 +99,15 @@ def _category(value: Any, as_number: bool) -> Any:
     return number(value) if as_number else str(value)
 
 
-def _feature(column: Column, said: Any) -> Floats:
-    values, way = _listed("", said), _way(said)
+def _feature(column: Column, fact: Any) -> Floats:
+    values, way = _listed("", fact), _way(fact)
     if way == "categories" or not _numbers(values):
         as_number = _numbers(values)  # 1 and 1.0 are one category
         places = {_category(value, as_number): place for place, value in enumerate(values)}
         return one_hot([places.get(_category(value, as_number), -1) for value in column.tolist()], len(values))
     numbers = np.array([number(item) for item in column.tolist()])
-    there = ~np.isnan(numbers)
+    present = ~np.isnan(numbers)
     if len(values) == 2 and not way:
         low, high = map(float, values)
-        return np.where(there, (np.clip(numbers, low, high) - low) / (high - low), 0.0)[:, None]
-    return one_hot(np.where(there, np.digitize(np.where(there, numbers, 0.0), values), -1), len(values) + 1)
+        return np.where(present, (np.clip(numbers, low, high) - low) / (high - low), 0.0)[:, None]
+    return one_hot(np.where(present, np.digitize(np.where(present, numbers, 0.0), values), -1), len(values) + 1)

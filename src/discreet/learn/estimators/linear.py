@@ -32,8 +32,8 @@ class Loss(Protocol):
 class Logistic:
     """log(1 + e^(offset - m)). With offset 0 it is the loss of logistic regression.
 
-    An offset above 0 asks rows to be right by that margin. Near w = 0 every row then has almost its whole gradient, which
-    noise drowns less; `probability` maps scores back.
+    An offset above 0 asks rows to be right by that margin. Near w = 0 every row then has almost its full gradient, which
+    improves the signal-to-noise ratio; `probability` maps scores back.
     """
 
     offset: float = 0.0
@@ -128,8 +128,8 @@ def minimum(rows: Floats, loss: Loss, alpha: float, linear: Floats, slack: float
     """The w that minimises sum of loss(rows @ w) + alpha/2 |w|^2 + linear.w, to a gradient of at most TOLERANCE.
 
     The bound includes the rounding of the gradient itself and `slack`. Rows have length at most 1 and are multiples of GRAIN.
-    Newton's method with a line search, which gets there for every strongly convex objective; up to MOST_ROWS rows rounding
-    leaves room for that (docs/theory/objective-perturbation.md). RunFailed is a guard for what nobody has seen.
+    Newton's method with a line search converges for every strongly convex objective, and up to MOST_ROWS rows rounding does
+    not prevent it (docs/theory/objective-perturbation.md). RunFailed is a guard for a failure that was never observed.
     """
     w = np.zeros(rows.shape[1])
     value = _objective(rows, loss, alpha, linear, w)
@@ -145,10 +145,10 @@ def minimum(rows: Floats, loss: Loss, alpha: float, linear: Floats, slack: float
         if bound <= exact.TOLERANCE:
             return w
         step = _newton(rows, loss.bend(margin), alpha, gradient)
-        found = _shorter(rows, loss, alpha, linear, w, value, step, float(gradient @ step))
-        if found is None:
+        better = _shorter(rows, loss, alpha, linear, w, value, step, float(gradient @ step))
+        if better is None:
             break
-        w, value = found
+        w, value = better
     exact.within(math.inf)
     raise AssertionError
 
@@ -187,9 +187,9 @@ def _shorter(
     """The longest of the step, half of it, … that lowers the objective as its slope promises, within rounding."""
     share = 1.0
     while share > 1e-9:
-        there = w - share * step
-        found = _objective(rows, loss, alpha, linear, there)
-        if found <= value - 1e-4 * share * fall + 1e-12 * (abs(value) + 1):
-            return there, found
+        candidate = w - share * step
+        lowered = _objective(rows, loss, alpha, linear, candidate)
+        if lowered <= value - 1e-4 * share * fall + 1e-12 * (abs(value) + 1):
+            return candidate, lowered
         share /= 2
     return None

@@ -36,7 +36,7 @@ def group_size(unit: Unit) -> int:
 
 
 def for_unit(event: Event, unit: Unit) -> Event:
-    """What `event`, said for one row added or removed, is for this unit."""
+    """The event for this unit, from `event` for one row added or removed."""
     size = group_size(unit)
     return event if size == 1 else Group(event, size)
 
@@ -47,7 +47,7 @@ def repeated(event: Event, times: int) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """What all three have in common. `alpha` is the strength of the regularisation, for rows scaled to length 1."""
+    """The base of all three. `alpha` is the strength of the regularisation, for rows scaled to length 1."""
 
     problem: Problem
     unit: Unit
@@ -109,11 +109,11 @@ class Objective(LinearFit):
 
     def weights(self, rows: Floats, signs: Floats, noise: float) -> Floats:
         size, loss = self.problem.size, self.problem.loss
-        found = []
+        minima = []
         for sign in signs:
             linear = exact.hidden_noise(noise, size)
-            found.append(minimum(rows * sign[:, None], loss, self.alpha, linear, exact.off_normal(noise, size)))
-        return exact_each(found, 2 * TOLERANCE / self.alpha, GAP * noise)
+            minima.append(minimum(rows * sign[:, None], loss, self.alpha, linear, exact.off_normal(noise, size)))
+        return exact_each(minima, 2 * TOLERANCE / self.alpha, GAP * noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class Output(LinearFit):
 
     def weights(self, rows: Floats, signs: Floats, noise: float) -> Floats:
         still = np.zeros(self.problem.size)
-        found = [minimum(rows * sign[:, None], self.problem.loss, self.alpha, still) for sign in signs]
-        return exact_each(found, (1 + 2 * TOLERANCE) / self.alpha, noise)
+        minima = [minimum(rows * sign[:, None], self.problem.loss, self.alpha, still) for sign in signs]
+        return exact_each(minima, (1 + 2 * TOLERANCE) / self.alpha, noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Descent(LinearFit):
         size, loss = self.problem.size, self.problem.loss
         counted = exact.noisy(np.array([float(len(rows))]), sensitivity=1.0, noise_multiplier=COUNTING * noise)
         pace = 1 / (loss.curvature * max(float(counted[0]), 1.0) + self.alpha)
-        found = []
+        result = []
         for sign in signs:
             signed, w, speed = rows * sign[:, None], np.zeros(size), np.zeros(size)
             for _ in range(STEPS):
@@ -157,13 +157,13 @@ class Descent(LinearFit):
                 pull = exact.noisy(pull, sensitivity=1 + 2 * TOLERANCE, noise_multiplier=noise * math.sqrt(STEPS))
                 speed = MOMENTUM * speed + pace * (pull - self.alpha * w)
                 w = w + speed
-            found.append(w)
-        return np.array(found)
+            result.append(w)
+        return np.array(result)
 
 
-def exact_each(found: list[Floats], sensitivity: float, noise_multiplier: float) -> Floats:
+def exact_each(vectors: list[Floats], sensitivity: float, noise_multiplier: float) -> Floats:
     """Every vector with noise of its own."""
-    return np.array([exact.noisy(w, sensitivity=sensitivity, noise_multiplier=noise_multiplier) for w in found])
+    return np.array([exact.noisy(w, sensitivity=sensitivity, noise_multiplier=noise_multiplier) for w in vectors])
 
 
 METHODS: dict[str, type[LinearFit]] = {"objective": Objective, "output": Output, "descent": Descent}

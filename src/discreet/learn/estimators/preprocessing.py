@@ -24,7 +24,7 @@ FINE = 256  # cells of a column's range that are counted to find its edges
 
 
 class Encoder(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """What the two encoders share: each column becomes several, of which a row has at most one 1."""
+    """The base of the two encoders: each column becomes several, of which a row has at most one 1."""
 
     def _names(self) -> list[list[str]]:
         raise NotImplementedError
@@ -91,10 +91,10 @@ def _as_objects(values: list[Any]) -> NDArray[Any]:
 
 
 def _distinct(values: Any) -> list[Any]:
-    found = list(check.items("categories", values, "a list of values"))
-    if not found or len(set(found)) != len(found):
-        raise InvalidValue(f"categories of a column must be different values, at least one; got {check.shown(found)}.")
-    return found
+    distinct = list(check.items("categories", values, "a list of values"))
+    if not distinct or len(set(distinct)) != len(distinct):
+        raise InvalidValue(f"categories of a column must be different values, at least one; got {check.shown(distinct)}.")
+    return distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class KBinsDiscretizer(Encoder):
             lists = check.items("edges", self.edges, "a list of rising edges, for each column")
             if len(lists) != X.shape[1]:
                 raise InvalidValue(f"edges must have a list for each of {X.shape[1]} columns; got {len(lists)}.")
-            self.bin_edges_, self.release_ = [rising(each) for each in lists], None
+            self.bin_edges_, self.release_ = [rising(inner_edges) for inner_edges in lists], None
             return self
         if self.epsilon is None or self.delta is None or self.unit is None:
             raise InvalidValue(
@@ -150,10 +150,10 @@ class KBinsDiscretizer(Encoder):
             )
         encode = Cells(ranges_of(self.bounds, X.shape[1]))
         bins = check.whole("n_bins", self.n_bins, least=2, most=FINE)
-        made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta)), X)
-        counts = made.value.reshape(X.shape[1], FINE)
+        released = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta)), X)
+        counts = released.value.reshape(X.shape[1], FINE)
         self.bin_edges_ = [_quantiles(row, pair, bins) for row, pair in zip(counts, encode.ranges)]
-        self.release_ = made.map(lambda _: {"edges": [each.tolist() for each in self.bin_edges_]})
+        self.release_ = released.map(lambda _: {"edges": [column_edges.tolist() for column_edges in self.bin_edges_]})
         return self
 
     def transform(self, X: Any) -> Floats:
@@ -168,10 +168,10 @@ class KBinsDiscretizer(Encoder):
 
 
 def rising(edges: Any) -> Floats:
-    found = np.array([check.real("edges", edge) for edge in check.items("edges", edges, "a list of numbers")])
-    if (np.diff(found) <= 0).any():
-        raise InvalidValue(f"edges must rise; got {check.shown(found.tolist())}.")
-    return found
+    array = np.array([check.real("edges", edge) for edge in check.items("edges", edges, "a list of numbers")])
+    if (np.diff(array) <= 0).any():
+        raise InvalidValue(f"edges must rise; got {check.shown(array.tolist())}.")
+    return array
 
 
 def _quantiles(counts: Floats, pair: tuple[float, float], bins: int) -> Floats:

@@ -41,10 +41,10 @@ class Augmented:
     def centred(self, total: Floats) -> tuple[Floats, Floats, float]:
         """Covariance sums, means and the count of the released matrix, of (features / norm, scaled target)."""
         matrix = unflat(total) / self.scale**2
-        one = len(matrix) - (1 if self.bounds is None else 2)
-        rest = [i for i in range(len(matrix)) if i != one]
-        count = max(float(matrix[one, one]), 1.0)
-        mean = np.clip(matrix[rest, one] / count, -1.0, 1.0)
+        bias = len(matrix) - (1 if self.bounds is None else 2)
+        rest = [i for i in range(len(matrix)) if i != bias]
+        count = max(float(matrix[bias, bias]), 1.0)
+        mean = np.clip(matrix[rest, bias] / count, -1.0, 1.0)
         return matrix[np.ix_(rest, rest)] - count * np.outer(mean, mean), mean, count
 
 
@@ -87,23 +87,23 @@ class Ridge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.source = source
 
-    def fit(self, X: Any, y: Any, **given: Any) -> Ridge:
+    def fit(self, X: Any, y: Any, **params: Any) -> Ridge:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
-        self._no_weights(given)
+        self._no_weights(params)
         norm, bounds = check.positive("norm", self.norm), range_of("bounds", self.bounds)
         X, y = rows.with_targets(self, X, y)
         target = rows.numbers(y)
-        kept = np.isfinite(target)
+        usable = np.isfinite(target)
         encode = Augmented(norm, bounds)
         mechanism = Moments(encode, self.unit, float(self.epsilon), float(self.delta))
         penalty = check.nonnegative("alpha", self.alpha) / norm**2
         too_long(X, norm)
-        made = self._spend(mechanism, (X[kept], target[kept]))
-        scaled, offset = self._solved(encode, made.value, penalty, mechanism.noise())
+        released = self._spend(mechanism, (X[usable], target[usable]))
+        scaled, offset = self._solved(encode, released.value, penalty, mechanism.noise())
         half = (bounds[1] - bounds[0]) / 2
         self.coef_ = scaled * half / norm
         self.intercept_ = float(offset * half + (bounds[0] + bounds[1]) / 2)
-        self.release_ = made.map(lambda _: {"coef": self.coef_.tolist(), "intercept": self.intercept_})
+        self.release_ = released.map(lambda _: {"coef": self.coef_.tolist(), "intercept": self.intercept_})
         return self
 
     def _solved(self, encode: Augmented, total: Floats, penalty: float, noise: float) -> tuple[Floats, float]:
@@ -119,10 +119,10 @@ class Ridge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         values, vectors = np.linalg.eigh(gram)
         spread = noise / encode.scale**2 * math.sqrt(2 * len(gram))  # about the largest eigenvalue of the noise
         values = np.maximum(values + penalty, 0) + max(0.0, spread - max(float(values[0]), 0.0))
-        found = vectors @ ((vectors.T @ cross) / np.maximum(values, 1e-12))
+        coefficients = vectors @ ((vectors.T @ cross) / np.maximum(values, 1e-12))
         if not self.fit_intercept:
-            return found, _origin(self.bounds)
-        return found, float(mean[-1] - found @ mean[:-1])
+            return coefficients, _origin(self.bounds)
+        return coefficients, float(mean[-1] - coefficients @ mean[:-1])
 
     def predict(self, X: Any) -> Floats:
         """The regression at each row. Post-processing: it costs nothing."""
@@ -180,23 +180,23 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.ledger = ledger
         self.source = source
 
-    def fit(self, X: Any, y: Any = None, **given: Any) -> PCA:
+    def fit(self, X: Any, y: Any = None, **params: Any) -> PCA:
         """Fit once, which spends (epsilon, delta) once."""
-        self._no_weights(given)
+        self._no_weights(params)
         norm = check.positive("norm", self.norm)
         X = rows.features(self, X)
-        kept = check.whole("n_components", self.n_components)
-        if kept > X.shape[1]:
-            raise InvalidValue(f"n_components must be at most the number of columns, {X.shape[1]}; got {kept}.")
+        components = check.whole("n_components", self.n_components)
+        if components > X.shape[1]:
+            raise InvalidValue(f"n_components must be at most the number of columns, {X.shape[1]}; got {components}.")
         encode = Augmented(norm, None)
         too_long(X, norm)
-        made = self._spend(Moments(encode, self.unit, float(self.epsilon), float(self.delta)), (X, None))
-        covariance, mean, count = encode.centred(made.value)
+        released = self._spend(Moments(encode, self.unit, float(self.epsilon), float(self.delta)), (X, None))
+        covariance, mean, count = encode.centred(released.value)
         values, vectors = np.linalg.eigh(covariance / count)
-        self.components_ = vectors[:, ::-1][:, :kept].T
-        self.explained_variance_ = np.maximum(values[::-1][:kept], 0.0) * norm**2
+        self.components_ = vectors[:, ::-1][:, :components].T
+        self.explained_variance_ = np.maximum(values[::-1][:components], 0.0) * norm**2
         self.mean_ = mean * norm
-        self.release_ = made.map(lambda _: {"components": self.components_.tolist(), "mean": self.mean_.tolist()})
+        self.release_ = released.map(lambda _: {"components": self.components_.tolist(), "mean": self.mean_.tolist()})
         return self
 
     @property

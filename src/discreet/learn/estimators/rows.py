@@ -1,8 +1,8 @@
-"""Private rows as numbers, by rules that look at one cell at a time. What is refused depends on types and shapes alone.
+"""Private rows as numbers, converted cell by cell. Refusals depend on types and shapes alone.
 
-An error that depends on what is in a row tells that somebody has it, at no epsilon (docs/sharp-edges.md). So a cell that is
-missing or no number counts as the number nearest to 0 that there can be, one beyond its bounds as the nearest bound, one
-beyond HUGE as HUGE, and a row without a usable label or target contributes nothing: each changes its own contribution only.
+An error that depends on a row's content reveals that content without a charge (docs/sharp-edges.md). So a cell that is missing
+or not a number counts as the allowed number nearest to 0, one beyond its bounds as the nearest bound, one beyond HUGE as
+HUGE, and a row without a usable label or target contributes nothing: each changes its own contribution only.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ CELLS: dict[str, Any] = {"dtype": None, "ensure_all_finite": False, "ensure_min_
 
 def features(estimator: Any, X: Any, *, reset: bool = True) -> Floats:
     """The features of rows as numbers, [rows, columns], NaN where a cell is missing or no number."""
-    found = validate_data(estimator, X, reset=reset, **CELLS)
-    return _read(found)
+    cells = validate_data(estimator, X, reset=reset, **CELLS)
+    return _read(cells)
 
 
 def with_targets(estimator: Any, X: Any, y: Any) -> tuple[Floats, NDArray[Any]]:
     """Features as above and the column that was given beside them, as it is."""
     cells = (CELLS, {**CELLS, "ensure_2d": False})
-    found, given = validate_data(estimator, X, _one_by_one(y), validate_separately=cells)
-    given = column_or_1d(given, warn=True)
-    check_consistent_length(found, given)
-    return _read(found), given
+    values, targets = validate_data(estimator, X, _one_by_one(y), validate_separately=cells)
+    targets = column_or_1d(targets, warn=True)
+    check_consistent_length(values, targets)
+    return _read(values), targets
 
 
 def _one_by_one(y: Any) -> Any:
@@ -52,10 +52,10 @@ def _one_by_one(y: Any) -> Any:
 def _read(cells: NDArray[Any]) -> Floats:
     if len(cells) > MOST_ROWS:
         raise InvalidValue(f"A fit takes at most {MOST_ROWS:,} rows, for which its arithmetic is proven. Nothing was spent.")
-    found = numbers(cells)
-    if np.isnan(found).any():
+    values = numbers(cells)
+    if np.isnan(values).any():
         log.warning("some cells are missing or no numbers; they count as 0, or as the bound nearest to it")
-    return found
+    return values
 
 
 def numbers(cells: NDArray[Any]) -> Floats:
@@ -70,8 +70,8 @@ def numbers(cells: NDArray[Any]) -> Floats:
         raise InvalidValue(
             f"Rows must be numbers; got columns of type {cells.dtype}. Encode categories first, such as by OneHotEncoder."
         )
-    found = np.array([number(cell) for cell in cells.ravel()], np.float64).reshape(cells.shape)
-    return np.clip(found, -HUGE, HUGE)
+    values = np.array([number(cell) for cell in cells.ravel()], np.float64).reshape(cells.shape)
+    return np.clip(values, -HUGE, HUGE)
 
 
 def number(item: Any) -> float:
@@ -101,10 +101,10 @@ def places(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
     if column.dtype.kind == "O":
         table = {value: place for place, value in enumerate(known.tolist())}
         return np.array([_place(value, table) for value in column], np.int64)
-    found = np.full(len(column), -1, np.int64)
+    result = np.full(len(column), -1, np.int64)
     for place, value in enumerate(known):
-        found[np.broadcast_to(np.asarray(column == value), found.shape)] = place
-    return found
+        result[np.broadcast_to(np.asarray(column == value), result.shape)] = place
+    return result
 
 
 def _place(value: Any, table: dict[Any, int]) -> int:

@@ -45,11 +45,11 @@ class LinearTable:
 
     def predict(self, table: Any) -> list[Any]:
         """The likeliest class of each row, or its value."""
-        found = self.scores(table)
+        scores = self.scores(table)
         if not self.classes:
-            values: list[float] = found[:, 0].tolist()
+            values: list[float] = scores[:, 0].tolist()
             return values
-        places = (found[:, 0] > 0).astype(np.int64) if found.shape[1] == 1 else found.argmax(axis=1)
+        places = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return [self.classes[place] for place in places.tolist()]
 
     def predict_proba(self, table: Any) -> Floats | None:

@@ -49,13 +49,13 @@ class Search:
     def run(self, data: Any) -> tuple[int, Floats]:
         """The place of the chosen candidate, and its weights."""
         features, labels = data
-        kept = uniform(PARTS, len(labels)) == 0
-        fitted = [candidate.run((features[~kept], labels[~kept])) for candidate in self.candidates]
+        held_out = uniform(PARTS, len(labels)) == 0
+        fitted = [candidate.run((features[~held_out], labels[~held_out])) for candidate in self.candidates]
         wrong = [
-            int((predicted(candidate, weights, features[kept]) != labels[kept]).sum())
+            int((predicted(candidate, weights, features[held_out]) != labels[held_out]).sum())
             for candidate, weights in zip(self.candidates, fitted)
         ]
-        place = exponential([-each for each in wrong], self.choice, 1)
+        place = exponential([-mistakes for mistakes in wrong], self.choice, 1)
         return place, fitted[place]
 
 
@@ -93,9 +93,9 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.source = source
 
-    def fit(self, X: Any, y: Any, **given: Any) -> PrivateSearchCV:
+    def fit(self, X: Any, y: Any, **params: Any) -> PrivateSearchCV:
         """Fit every candidate and choose, which spends (epsilon, delta) once."""
-        self._no_weights(given)
+        self._no_weights(params)
         check.positive("epsilon", self.epsilon)
         check.open_fraction("delta", self.delta)
         if not isinstance(self.estimator, LinearClassifier):
@@ -105,8 +105,8 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         X, y = rows.with_targets(self, X, y)
         classes, data, public = labelled(self.estimator.classes, X, y)
         search = self._calibrated(settings, X.shape[1], len(classes), public)
-        made = self._spend(search, data)
-        place, weights = made.value
+        released = self._spend(search, data)
+        place, weights = released.value
         best = clone(self.estimator).set_params(**settings[place])
         best.coef_, best.intercept_ = search.candidates[place].problem.coefficients(weights)
         best.classes_, best.n_features_in_ = classes, X.shape[1]
@@ -114,7 +114,7 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             best.feature_names_in_ = self.feature_names_in_
         self.best_estimator_, self.best_params_, self.classes_ = best, settings[place], classes
         chosen = {name: value for name, value in settings[place].items() if isinstance(value, (bool, int, float, str))}
-        self.release_ = made.map(
+        self.release_ = released.map(
             lambda _: {
                 "classes": classes.tolist(),
                 "coef": best.coef_.tolist(),
@@ -126,10 +126,10 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return self
 
     def _pays_alone(self, settings: list[dict[str, Any]]) -> None:
-        """Fits are paid for by the search: a ledger that only the estimator has would never be charged."""
+        """The search pays for all fits: refuse a ledger that only the estimator has, since it would never be charged."""
         for name in ("ledger", "source"):
-            named = [getattr(self.estimator, name), *(one.get(name) for one in settings)]
-            if any(each is not None and each != getattr(self, name) for each in named):
+            named = [getattr(self.estimator, name), *(setting.get(name) for setting in settings)]
+            if any(value is not None and value != getattr(self, name) for value in named):
                 raise InvalidValue(
                     f"The search pays for all fits, and the {name} of its estimator would not be charged. Give ledger and "
                     "source to the search and not to the estimator: PrivateSearchCV(…, ledger='ledger.db', source='people')."
@@ -140,14 +140,14 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         unit, epsilon = self.estimator.unit, float(self.epsilon)
         choice = CHOICE * epsilon / group_size(unit)
         noise = calibrate(lambda s: Sequence([Gaussian(s), Exponential(CHOICE * epsilon)]), epsilon, self.delta)
-        each = curve(Gaussian(noise * len(settings) ** 0.5)).epsilon(self.delta)
+        single = curve(Gaussian(noise * len(settings) ** 0.5)).epsilon(self.delta)
         for _ in range(60):
-            models = [clone(self.estimator).set_params(**one, epsilon=each, delta=self.delta) for one in settings]
+            models = [clone(self.estimator).set_params(**setting, epsilon=single, delta=self.delta) for setting in settings]
             search = Search(tuple(model._mechanism(features, classes, public) for model in models), unit, choice)
-            found = curve(search.event()).epsilon(self.delta)
-            if found <= epsilon:
+            total = curve(search.event()).epsilon(self.delta)
+            if total <= epsilon:
                 return search
-            each *= min(0.99, epsilon / found)
+            single *= min(0.99, epsilon / total)
         raise InvalidValue(f"No noise keeps epsilon {epsilon:g} with these settings; raise alpha, or search fewer.")
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -170,18 +170,20 @@ def search_cost(search: GridSearchCV, y: Any = None) -> dict[str, Any]:
     >>> search_cost(GridSearchCV(one, {"margin": [0.0, 1.0]}, cv=5))
     {'fits': 11, 'epsilon': 5.5, 'delta': 1.1e-05}
     """
-    prices = [_price(clone(search.estimator).set_params(**one)) for one in ParameterGrid(search.param_grid)]
+    prices = [_price(clone(search.estimator).set_params(**setting)) for setting in ParameterGrid(search.param_grid)]
     if not any(epsilon for epsilon, _ in prices):
         raise InvalidValue(f"The search is not over a private estimator; got {type(search.estimator).__name__}.")
     folds = splitter(search.cv, y, classifier=True).get_n_splits()
     last = int(bool(search.refit))
-    epsilon, delta = (folds * sum(each) + last * max(each) for each in zip(*prices))
+    epsilon, delta = (folds * sum(amounts) + last * max(amounts) for amounts in zip(*prices))
     return {"fits": folds * len(prices) + last, "epsilon": epsilon, "delta": round(delta, 15)}
 
 
 def _price(estimator: Any) -> tuple[float, float]:
     """Epsilon and delta of one fit: those of the estimator, and of every private one inside it, such as a pipeline's steps."""
     inside = [estimator, *estimator.get_params(deep=True).values()]
-    private = {id(each): each for each in inside if isinstance(each, PrivateEstimator)}
-    paid = [each for each in private.values() if getattr(each, "epsilon", None) and getattr(each, "edges", None) is None]
-    return sum(float(each.epsilon) for each in paid), sum(float(each.delta) for each in paid)
+    private = {id(member): member for member in inside if isinstance(member, PrivateEstimator)}
+    paid = [
+        member for member in private.values() if getattr(member, "epsilon", None) and getattr(member, "edges", None) is None
+    ]
+    return sum(float(member.epsilon) for member in paid), sum(float(member.delta) for member in paid)

@@ -32,7 +32,7 @@ class Binning:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(len(each) + 2 for each in self.edges)
+        return tuple(len(column_edges) + 2 for column_edges in self.edges)
 
     def __call__(self, X: Floats) -> Bins:
         out = np.empty(X.shape[::-1], np.uint16)
@@ -49,30 +49,30 @@ def binning(bounds: Any, edges: Any, n_bins: Any, unordered: frozenset[int], col
     lists = [None] * columns if edges is None else check.items("edges", edges, "a list of inner edges, or None, per column")
     if len(lists) != columns:
         raise InvalidValue(f"edges must have a list, or None, for each of {columns} columns; got {len(lists)}.")
-    found: list[Any] = []
-    for column, (given, (low, high)) in enumerate(zip(lists, ranges)):
-        if given is not None:
-            found.append(rising(given))
+    result: list[Any] = []
+    for column, (inner, (low, high)) in enumerate(zip(lists, ranges)):
+        if inner is not None:
+            result.append(rising(inner))
         elif column in unordered:
             count = check.whole("codes of a category", int(high - low) + 1, least=2, most=MOST_BINS // 2)
-            found.append(low + np.arange(count - 1) + 0.5)
+            result.append(low + np.arange(count - 1) + 0.5)
         else:
-            found.append(np.linspace(low, high, bins + 1)[1:-1])
-    return Binning(ranges, tuple(found))
+            result.append(np.linspace(low, high, bins + 1)[1:-1])
+    return Binning(ranges, tuple(result))
 
 
-def unordered_columns(given: Any, columns: int) -> frozenset[int]:
-    if given is None:
+def unordered_columns(listed: Any, columns: int) -> frozenset[int]:
+    if listed is None:
         return frozenset()
-    found = check.items("categorical_features", given, "a list of places of columns, such as [0, 3]")
-    places = frozenset(check.whole("categorical_features", place, least=0) for place in found)
+    items = check.items("categorical_features", listed, "a list of places of columns, such as [0, 3]")
+    places = frozenset(check.whole("categorical_features", place, least=0) for place in items)
     if places and max(places) >= columns:
         raise InvalidValue(f"categorical_features counts columns from 0 to {columns - 1}; got {max(places)}.")
     return places
 
 
 class _Boosted(PrivateEstimator):
-    """What classifier and regressor share."""
+    """The base of classifier and regressor."""
 
     def __init__(
         self, *, epsilon: float, delta: float, bounds: Any, unit: Unit, edges: Any, n_bins: int,
@@ -95,38 +95,38 @@ class _Boosted(PrivateEstimator):
         mechanism = Boosting(
             self._bins.sizes, unordered, loss, self.unit, float(self.epsilon), float(self.delta), public
         )  # fmt: skip
-        made = self._spend(mechanism, (self._bins(X), target))
-        self._start, self._columns, self._trees = _gathered(mechanism, made.value)
-        return made.map(lambda _: self._told())
+        released = self._spend(mechanism, (self._bins(X), target))
+        self._start, self._columns, self._trees = _gathered(mechanism, released.value)
+        return released.map(lambda _: self._ensemble_json())
 
-    def _told(self) -> dict[str, Any]:
+    def _ensemble_json(self) -> dict[str, Any]:
         """The ensemble as JSON: what single columns and trees add to a score, and the bins that they are about."""
         trees = [
             {"columns": list(step.columns), "sides": [side.tolist() for side in step.sides], "values": values.tolist()}
             for step, values in self._trees
         ]
-        edges = [each.tolist() for each in self._bins.edges]
-        columns = [each.tolist() for each in self._columns]
+        edges = [bin_edges.tolist() for bin_edges in self._bins.edges]
+        columns = [column_values.tolist() for column_values in self._columns]
         return {"edges": edges, "start": self._start.tolist(), "columns": columns, "trees": trees}
 
     def _scores(self, X: Any) -> Floats:
         """[outputs, rows]."""
         check_is_fitted(self, "release_")
         bins = self._bins(rows.features(self, X, reset=False))
-        found = np.repeat(self._start, bins.shape[1], axis=1)
+        totals = np.repeat(self._start, bins.shape[1], axis=1)
         for values, places in zip(self._columns, bins):
-            found += values[:, places]
+            totals += values[:, places]
         for step, values in self._trees:
-            found += values[:, step.leaf(bins)]
-        return np.asarray(found)
+            totals += values[:, step.leaf(bins)]
+        return np.asarray(totals)
 
 
-def _gathered(made: Boosting, released: Floats) -> tuple[Floats, list[Floats], list[tuple[Step, Floats]]]:
+def _gathered(mechanism: Boosting, released: Floats) -> tuple[Floats, list[Floats], list[tuple[Step, Floats]]]:
     """The start, what all passes add for each bin of a column, and the trees."""
-    start = np.zeros((made.loss.outputs, 1))
-    columns = [np.zeros((made.loss.outputs, size)) for size in made.sizes]
+    start = np.zeros((mechanism.loss.outputs, 1))
+    columns = [np.zeros((mechanism.loss.outputs, size)) for size in mechanism.sizes]
     trees = []
-    for step, values in made.values(released):
+    for step, values in mechanism.values(released):
         if not step.columns:
             start = values
         elif len(step.columns) == 1:
@@ -162,14 +162,14 @@ class HistGradientBoostingClassifier(ClassifierMixin, _Boosted):  # type: ignore
         )  # fmt: skip
         self.classes = classes
 
-    def fit(self, X: Any, y: Any, **given: Any) -> HistGradientBoostingClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> HistGradientBoostingClassifier:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
-        self._no_weights(given)
+        self._no_weights(params)
         X, y = rows.with_targets(self, X, y)
         classes, (X, places), public = labelled(self.classes, X, y)
-        made = self._boost(X, places, Logistic(len(classes) if len(classes) > 2 else 1), public)
+        released = self._boost(X, places, Logistic(len(classes) if len(classes) > 2 else 1), public)
         self.classes_ = classes
-        self.release_ = made.map(lambda value: {"classes": classes.tolist(), **value})
+        self.release_ = released.map(lambda value: {"classes": classes.tolist(), **value})
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -212,15 +212,15 @@ class HistGradientBoostingRegressor(RegressorMixin, _Boosted):  # type: ignore[m
         )  # fmt: skip
         self.target_bounds = target_bounds
 
-    def fit(self, X: Any, y: Any, **given: Any) -> HistGradientBoostingRegressor:
+    def fit(self, X: Any, y: Any, **params: Any) -> HistGradientBoostingRegressor:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
-        self._no_weights(given)
+        self._no_weights(params)
         low, high = range_of("target_bounds", self.target_bounds)
         X, y = rows.with_targets(self, X, y)
         target = rows.numbers(y)
-        kept = np.isfinite(target)
-        scaled = (np.clip(target[kept], low, high) - low) / (high - low) * 2 - 1
-        self.release_ = self._boost(X[kept], scaled, Squared(), ())
+        usable = np.isfinite(target)
+        scaled = (np.clip(target[usable], low, high) - low) / (high - low) * 2 - 1
+        self.release_ = self._boost(X[usable], scaled, Squared(), ())
         return self
 
     def predict(self, X: Any) -> Floats:

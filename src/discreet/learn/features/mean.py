@@ -16,7 +16,7 @@ PIECES = Performance(microbatch=8192)  # units at a time: rows are wide
 
 
 class Centre(nn.Module):
-    """Takes a mean away from its input: the first module of a model that is trained on centred features."""
+    """Subtracts a mean from its input: the first module of a model that is trained on centred features."""
 
     mean: Tensor
 
@@ -31,8 +31,8 @@ class Centre(nn.Module):
 def private_mean(rows: Tensor, *, clip_norm: float, **settings: Any) -> tuple[Tensor, Run]:
     """The private mean of `rows` [n, numbers], each clipped to length `clip_norm`, and the run that made it, with its claim.
 
-    A gradient of a linear layer is long by what its inputs have in common, which teaches nothing: under a clip norm it takes
-    the room of what does. A mean good enough to take it away is cheap, since everybody adds to one vector.
+    The common part of the inputs makes a linear layer's gradients long without teaching anything, and under a clip norm it
+    displaces what does. A mean that is good enough to remove it is cheap, since everybody adds to one vector.
 
     It is one step over everybody of a layer whose gradient is its input; `settings` are those of `train`: unit, delta, epsilon
     or noise_multiplier, divisor, ledger, … The price comes on top of whatever is trained later.

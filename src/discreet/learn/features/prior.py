@@ -48,7 +48,7 @@ def learn_prior(
         {"params": [p for p in every if p.ndim > 1], "weight_decay": 1e-4},
         {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    optimizer, told = torch.optim.SGD(groups, rate, 0.9, nesterov=True), math.nan
+    optimizer, last_loss = torch.optim.SGD(groups, rate, 0.9, nesterov=True), math.nan
     for step in range(steps):
         if step % (TIMES * pool // batch) == 0:
             known = random_images(pool, side=2 * size, device=device)
@@ -60,8 +60,8 @@ def learn_prior(
         loss.backward()
         optimizer.step()
         if step % WARM == 0:  # looking waits for the GPU
-            told = loss.item()
-        yield step + 1, told
+            last_loss = loss.item()
+        yield step + 1, last_loss
 
 
 def view(pool: Tensor, size: int) -> Tensor:

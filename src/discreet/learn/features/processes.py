@@ -40,14 +40,14 @@ def oriented(count: int, device: Device) -> Tensor:
     angle, phase, wide = (torch.rand(count, 1, 1, device=device) for _ in range(3))
     along = grid[:, None] * (math.tau * angle).cos() + grid * (math.tau * angle).sin()
     bell = torch.exp(-(grid[:, None] ** 2 + grid**2) / (2 * (0.7 + 1.3 * wide) ** 2))
-    made = bell * torch.cos(along * (0.4 + 1.6 * torch.rand(count, 1, 1, device=device)) + math.tau * phase)
-    return (made / made.flatten(1).norm(dim=1)[:, None, None])[:, None]
+    filters = bell * torch.cos(along * (0.4 + 1.6 * torch.rand(count, 1, 1, device=device)) + math.tau * phase)
+    return (filters / filters.flatten(1).norm(dim=1)[:, None, None])[:, None]
 
 
 def few(count: int, rows: int, columns: int, device: Device) -> Tensor:
     """Random matrices, mostly zeros."""
-    kept = torch.rand(count, rows, columns, device=device) < 0.3
-    return torch.randn(count, rows, columns, device=device) * kept
+    mask = torch.rand(count, rows, columns, device=device) < 0.3
+    return torch.randn(count, rows, columns, device=device) * mask
 
 
 def coloured(x: Tensor) -> Tensor:
@@ -96,11 +96,11 @@ def leaves(painted: Tensor) -> Tensor:
         other = painted.roll(1 + leaf * 7, 0)
         other = other.flip(3) if leaf % 2 else other.transpose(2, 3)
         mean = 0.7 * torch.rand(count, 1, 1, 1, device=device) + 0.3 * torch.rand(count, 3, 1, 1, device=device)
-        rough, there = torch.rand(2, count, 1, 1, 1, device=device)
+        rough, presence = torch.rand(2, count, 1, 1, 1, device=device)
         shade = 0.15 * torch.randn(count, 1, 1, 1, device=device) * ramp
         middle = other.mean((2, 3), keepdim=True)
         drawn = (mean + middle) / 2 + rough.sqrt() * (other - middle) + shade
-        image = torch.where(shapes(count, side, device) & (there < often), drawn.clamp(0, 1), image)
+        image = torch.where(shapes(count, side, device) & (presence < often), drawn.clamp(0, 1), image)
     return image
 
 

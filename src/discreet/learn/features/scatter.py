@@ -64,13 +64,13 @@ class Scattering(nn.Module):
         flat = images.reshape(-1, 1, *self.size).float()
         if not len(flat):
             return flat.new_empty(*images.shape[:-2], *self._shape())
-        out = torch.cat([self._one(chunk) for chunk in torch.split(flat, CHUNK.get(flat.device.type, 32))])
+        out = torch.cat([self._scatter_chunk(chunk) for chunk in torch.split(flat, CHUNK.get(flat.device.type, 32))])
         return out.view(*images.shape[:-2], *self._shape())
 
     def _shape(self) -> tuple[int, int, int]:
         return self.channels, self.size[0] >> self.scales, self.size[1] >> self.scales
 
-    def _one(self, images: Tensor) -> Tensor:
+    def _scatter_chunk(self, images: Tensor) -> Tensor:
         """Of a chunk [n, 1, height, width]."""
         margin = 2**self.scales
         start = nn.functional.pad(images, (margin,) * 4, mode="reflect")
@@ -138,7 +138,7 @@ def scatter(images: Tensor, *, scales: int = 2, angles: int = 8, groups: int | N
 
 @functools.lru_cache(maxsize=8)
 def _made(height: int, width: int, scales: int, angles: int, device: torch.device) -> Scattering:
-    """Filters take longer to make than a thousand images to map, so they are kept."""
+    """The transform of a size, cached: making its filters takes longer than mapping a thousand images."""
     return Scattering((height, width), scales=scales, angles=angles).to(device)
 
 
@@ -167,8 +167,8 @@ def averaging(grid: tuple[int, int], scales: int, lower: int) -> Tensor:
     def line(side: int) -> Tensor:
         bell: Tensor = torch.exp(-(_around(side) ** 2) / (2 * width**2)).sum(1) * 2**lower / (math.sqrt(2 * math.pi) * width)
         sources = torch.arange(0, side, 2**lower)
-        kept = torch.arange(2**scales, side - 2**scales, 2**scales)
-        return bell[(kept[None, :] - sources[:, None]) % side]  # [sources, kept]
+        positions = torch.arange(2**scales, side - 2**scales, 2**scales)
+        return bell[(positions[None, :] - sources[:, None]) % side]  # [sources, kept]
 
     both: Tensor = torch.kron(line(grid[0]), line(grid[1]))
     return both.float()

@@ -1,6 +1,6 @@
 """The data-dependent bound of PATE: an estimate for the owner, and its release through noise of its own.
 
-Where teachers agree, a label tells less than the data-independent bound says. But how much less depends on the votes, which are
+Where teachers agree, a label reveals less than the data-independent bound says. How much less depends on the votes, which are
 private: so is the number. It holds for labels alone, not for noisy counts. docs/theory/pate.md has the theorem and the proofs.
 """
 

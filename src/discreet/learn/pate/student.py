@@ -48,9 +48,9 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.spread_ = self._spread(X, start)
         top = np.sort(self.spread_, axis=1)
         margin = top[:, -1] - top[:, -2]
-        kept = margin >= np.quantile(margin, self.doubtful)
+        confident = margin >= np.quantile(margin, self.doubtful)
         labels = self.spread_.argmax(axis=1)
-        self.classifier_ = clone(self.classifier).fit(X[kept], labels[kept])
+        self.classifier_ = clone(self.classifier).fit(X[confident], labels[confident])
         self.classes_ = self.classifier_.classes_
         return self
 
@@ -65,10 +65,10 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph = coo_array((weight.ravel(), (row, near[:, 1:].ravel())), shape=(len(X), len(X))).tocsr()
         graph = graph + graph.T
         degree = diags_array(1 / np.sqrt(graph.sum(axis=1) + 1e-12))
-        walk, found = degree @ graph @ degree, start
+        walk, scores = degree @ graph @ degree, start
         for _ in range(self.steps):
-            found = self.spread * (walk @ found) + (1 - self.spread) * start
-        return np.asarray(found)
+            scores = self.spread * (walk @ scores) + (1 - self.spread) * start
+        return np.asarray(scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row, by the classifier."""
@@ -84,8 +84,8 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class VoteRegressor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ridge regression of the noisy counts themselves: the class with the largest prediction.
 
-    A label throws away how the votes fell; the counts keep it, and least squares averages their noise over all rows. So many
-    queries with much noise each teach more than few with little. The penalty is chosen by leave-one-out error, which is free.
+    A label discards the distribution of the votes; the counts keep it, and least squares averages their noise over all rows. So
+    many queries with much noise teach more than few with little. The penalty is chosen by leave-one-out error, at no cost.
 
     >>> X = np.linspace(-1, 1, 400)[:, None]
     >>> noisy = np.stack([-X[:, 0], X[:, 0]], 1) * 50 + np.random.default_rng(0).normal(0, 100, (400, 2))

@@ -1,4 +1,4 @@
-"""Teachers: models that share no unit, and the counts of their votes. They are the owner's, and never leave."""
+"""Teachers: models that share no unit, and the counts of their votes. They belong to the owner and are never released."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Teachers:
     teacher drawn at random, whatever its rows hold. `groups` says whose each row is, where the unit has a key. Torch teachers
     are trained as one job, on `teacher_rows` rows each: the first of their own, over and over where there are fewer.
 
-    A teacher that cannot be trained or asked, such as one without rows, abstains: an error would tell of the rows.
+    A teacher that cannot be trained or queried, such as one without rows, abstains: an error would depend on the rows.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Teachers:
     def _of_estimators(self, queries: Array) -> Ints:
         if self._models is None:
             self._models = [self._taught(i, rows) for i, rows in enumerate(self._rows_of())]
-        return np.stack([_said(model, queries, i) for i, model in enumerate(self._models)])
+        return np.stack([_predictions(model, queries, i) for i, model in enumerate(self._models)])
 
     def _taught(self, seed: int, rows: Ints) -> Any:
         """One teacher, from its own rows alone; None where it cannot be trained."""
@@ -96,20 +96,20 @@ class Teachers:
 
     def _of_torch(self, queries: Array) -> Ints:
         """All as one job, with the same shapes, steps and batches whatever any teacher holds. Row 0 is no row of anybody."""
-        each = self._each
-        assert each is not None
+        size = self._each
+        assert size is not None
         parts = self._rows_of()
-        rows = [np.resize(part, each) if len(part) else np.full(each, -1) for part in parts]
+        rows = [np.resize(part, size) if len(part) else np.full(size, -1) for part in parts]
         X = np.concatenate(
             [np.zeros((1, *self._X.shape[1:]), np.float32), *(self._X[part].astype(np.float32) for part in rows)]
         )
         y = np.concatenate([[len(self._classes) - 1], *(self._y[part] for part in rows)]).astype(np.int64)
         for i, part in enumerate(parts):
             if not len(part):
-                X[1 + i * each : 1 + (i + 1) * each], y[1 + i * each : 1 + (i + 1) * each] = 0, 0
+                X[1 + i * size : 1 + (i + 1) * size], y[1 + i * size : 1 + (i + 1) * size] = 0, 0
         inside = np.zeros((self._count, len(y)), np.bool_)
         for i in range(self._count):
-            inside[i, 1 + i * each : 1 + (i + 1) * each] = True
+            inside[i, 1 + i * size : 1 + (i + 1) * size] = True
         scores = Trainer(self._recipe).many(X, y, inside, query=np.asarray(queries, np.float32)).scores
         labels = scores[:, :, : len(self._classes)].argmax(axis=2).astype(np.int64)
         labels[[not len(part) for part in parts]] = ABSTAINS
@@ -130,7 +130,7 @@ def _owners(unit: Unit, groups: Any, rows: int) -> Ints:
     return np.asarray(np.unique(owners.astype(str), return_inverse=True)[1], np.int64)
 
 
-def _said(model: Any, queries: Array, seed: int) -> Ints:
+def _predictions(model: Any, queries: Array, seed: int) -> Ints:
     if model is None or isinstance(model, int):
         return np.full(len(queries), ABSTAINS if model is None else model)
     with _own_randomness(seed):
@@ -143,7 +143,7 @@ def _said(model: Any, queries: Array, seed: int) -> Ints:
 
 @contextmanager
 def _own_randomness(seed: int) -> Iterator[None]:
-    """Shared generators from a seed of the teacher's own: how much one teacher draws must not move the next one."""
+    """Seed the global generators for one teacher, so that its draws do not affect the next teacher."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)

@@ -101,7 +101,7 @@ class ConfidentGNMax(GNMax):
     """Answers the first `answers` queries of which a noisy test says that `threshold` teachers agree.
 
     All tests come first, one for each query; then at most `answers` queries are answered. Both numbers are fixed beforehand,
-    and the claim is for all of them, however many are answered: that number tells nothing that is not paid for.
+    and the claim is for all of them, however many are answered: the claim covers that number too.
 
     >>> from discreet.core import record
     >>> ConfidentGNMax(queries=100, unit=record(), noise=40.0, answers=30, threshold=200).claims()[0].event.events[0]

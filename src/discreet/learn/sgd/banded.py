@@ -1,10 +1,10 @@
-"""Correlated noise: what one step adds, later steps take back (BandMF, Choquette-Choo et al. 2023).
+"""Correlated noise: later steps cancel part of what earlier steps added (BandMF, Choquette-Choo et al. 2023).
 
-Weights are sums of many noisy gradients, so noise that cancels in sums harms them less. Where plain noise is z, this is
-C^-1 z for a lower-triangular matrix C with `bands` diagonals and columns of length 1, chosen so that the sums have little
-noise. What is released then equals C (gradients) + z seen through C^-1. A unit that takes part at most once in every
-`bands` steps moves C (gradients) by at most one column at a time, and columns `bands` apart have no row in common: each time
-it takes part costs as much as one plain Gaussian step. docs/theory/banded-noise.md has the proof.
+Weights are sums of many noisy gradients, so noise that cancels in sums harms them less. For independent noise z, this is
+C^-1 z for a lower-triangular matrix C with `bands` diagonals and columns of norm 1, chosen to minimise the noise of the sums.
+The release then equals C (gradients) + z seen through C^-1. A unit that takes part at most once in every `bands` steps moves
+C (gradients) by one column per participation, and columns `bands` apart share no row: each participation costs as much as
+one plain Gaussian step. docs/theory/banded-noise.md has the proof.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Banded:
     ) -> Tensor:  # fmt: skip
         """`out[i] = scale * (number offset + i of this step's row of C^-1 z)`, in place; z is what `stream` holds.
 
-        Keeps the last `bands` - 1 rows of every part of the weights that was asked for. Asked for a step out of turn, as
-        after a restart, it makes all steps before it again. Where the key of the stream serves steps from `start` on only, C
-        is what the whole matrix has below and right of there: it has as many diagonals and no longer columns.
+        Keeps the last `bands` - 1 rows for every requested part of the weights. For a step out of order, as after a restart, it
+        recomputes all earlier steps. Where the key of the stream serves steps from `start` on only, C is the block of the whole
+        matrix below and right of there: it has the same diagonals, and its columns are no longer.
         """
         step = check.whole("step", step, least=0, most=self.steps - 1)
         if self.bands == 1:
@@ -128,7 +128,7 @@ class Banded:
 
 @dataclass(frozen=True)
 class BandMF:
-    """Noise that later steps take back, over `bands` steps, and batches with a share `rate` of the units (see `Banded`)."""
+    """Noise that later steps cancel, over `bands` steps, and batches with a share `rate` of the units (see `Banded`)."""
 
     rate: float
     bands: int
@@ -151,10 +151,10 @@ class Correlated:
 class _Past:
     """The last rows of C^-1 z for one part of the weights."""
 
-    def __init__(self, stream: Stream, out: Tensor, offset: int, kept: int, start: int = 0) -> None:
+    def __init__(self, stream: Stream, out: Tensor, offset: int, rows: int, start: int = 0) -> None:
         self.start, self.step = start, start - 1  # the first row of the key, and the last row that was made
         self._stream, self._offset = stream, offset
-        self._rows = [out.new_zeros(out.numel()) for _ in range(kept)]
+        self._rows = [out.new_zeros(out.numel()) for _ in range(rows)]
 
     def fits(self, stream: Stream, out: Tensor) -> bool:
         return stream is self._stream and out.device == self._rows[0].device
@@ -163,7 +163,7 @@ class _Past:
         return self._rows[step % len(self._rows)]
 
     def advance(self, matrix: Array, room: Tensor) -> None:
-        """The next row: (z - the part of C's row that stands on earlier rows) / C's diagonal. `room` is written over."""
+        """The next row: (z - C's row times the earlier rows) / C's diagonal. `room` is overwritten."""
         step = self.step + 1
         self._stream.fill(room, step=step, offset=self._offset)
         for back in range(1, min(len(self._rows), step - self.start) + 1):

@@ -1,8 +1,8 @@
-"""Audits of training itself: what an observer of every update can tell, and a replay of a run on a neighbour.
+"""Audits of training itself: an observer of every update, and a replay of a run on neighbouring data.
 
-An audit needs a unit whose gradient is known: a canary, which pulls along a direction of its own with all the length that
-clipping leaves. Then what an observer sees of it is exactly what the claim is about, and the audit is as tight as one can
-be (Nasr et al. 2021 and 2023; Andrew et al. 2023; many canaries in one run: Steinke et al. 2023).
+An audit needs a unit with a known gradient: a canary, whose gradient has a direction of its own and the full clip norm. It
+attains the sensitivity of the claim, so the audit is as tight as possible (Nasr et al. 2021 and 2023; Andrew et al. 2023; many
+canaries in one run: Steinke et al. 2023).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Training:
             raise InvalidValue(
                 "The claim of this run depends on its data: rate, steps and noise must be public numbers, the same in all runs."
             )
-        seen: list[Updates] = []
-        watch(run, lambda number, update: seen.append(update.numpy().copy()))
+        updates: list[Updates] = []
+        watch(run, lambda number, update: updates.append(update.numpy().copy()))
         for _ in run:
             pass
-        return np.stack(seen)
+        return np.stack(updates)
 
 
 class Aligned:

@@ -28,9 +28,9 @@ def fill(key: bytes, step: int, offset: int, scale: float, out: Tensor) -> None:
     tiles = -(-(skip + out.numel()) // TILE)
     for tile in range(0, tiles, AT_ONCE):
         count = min(AT_ONCE, tiles - tile)
-        made = _tiles(key, step, first + tile, count, scale, out.device)
+        numbers = _tiles(key, step, first + tile, count, scale, out.device)
         start, end = tile * TILE - skip, (tile + count) * TILE - skip
-        out[max(start, 0) : end] = made[max(-start, 0) : out.numel() - start]
+        out[max(start, 0) : end] = numbers[max(-start, 0) : out.numel() - start]
 
 
 def _tiles(key: bytes, step: int, first: int, count: int, scale: float, device: torch.device) -> Tensor:

@@ -37,13 +37,13 @@ def fill(key: bytes, step: int, offset: int, scale: float, out: Tensor) -> None:
     programs = -(-(skip + most) // normal.TILE) * (chacha.LANES // PART)
     if not programs:
         return
-    given = (out, *struct.unpack("<8i", key), *_halves(step), *_halves(first), skip, most, scale, PART)
+    arguments = (out, *struct.unpack("<8i", key), *_halves(step), *_halves(first), skip, most, scale, PART)
     kind = (out.device, out.data_ptr() % 16, most >> 31)  # all that the compiler is told about what it is given
     with torch.cuda.device(out.device):
-        if made := _compiled.get(kind):  # asking the kernel itself takes longer than a million numbers
-            made[programs, 1, 1](*given)
+        if compiled := _compiled.get(kind):  # asking the kernel itself takes longer than a million numbers
+            compiled[programs, 1, 1](*arguments)
         else:
-            _compiled[kind] = _fill[(programs,)](*given, num_warps=WARPS, enable_fp_fusion=False)
+            _compiled[kind] = _fill[(programs,)](*arguments, num_warps=WARPS, enable_fp_fusion=False)
 
 
 _compiled: dict[tuple[torch.device, int, int], Any] = {}
@@ -156,10 +156,10 @@ def _fill(
     out, key0, key1, key2, key3, key4, key5, key6, key7, step_low, step_high, tile_low, tile_high, skip, most, scale,
     part: tl.constexpr,
 ):  # fmt: skip
-    here = tl.program_id(0) // (_LANES // part)
+    index = tl.program_id(0) // (_LANES // part)
     lane = tl.program_id(0) % (_LANES // part) * part + tl.arange(0, part)
     tile = (tile_high.to(tl.int64) << 32) | (tile_low.to(tl.int64) & 0xFFFFFFFF)
-    number = (tile + here) * _LANES + lane
+    number = (tile + index) * _LANES + lane
     n0, n1 = number.to(tl.uint32), (number >> 32).to(tl.uint32)
     n2, n3 = tl.zeros_like(n0) + step_low.to(tl.uint32), tl.zeros_like(n0) + step_high.to(tl.uint32)
     k0, k1, k2, k3 = key0.to(tl.uint32), key1.to(tl.uint32), key2.to(tl.uint32), key3.to(tl.uint32)
@@ -167,7 +167,7 @@ def _fill(
     w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(
         k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3
     )  # fmt: skip
-    start = here.to(tl.int64) * _TILE - skip  # where this tile begins in `out`, perhaps before it
+    start = index.to(tl.int64) * _TILE - skip  # where this tile begins in `out`, perhaps before it
     first, last = tl.maximum(-start, 0).to(tl.int32), tl.minimum(most - start, _TILE).to(tl.int32)
     whole = (first == 0) & (last == _TILE)
     out += start

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a killed run needs to go on as if nothing had happened.
+"""Checkpoints: everything that an interrupted run needs to resume exactly.
 
 They hold the key of the sampler and of the noise, so that steps taken again draw the same batches and the same noise; the
 journal beside them (journal.py) sees to it that their sums are the same too. A checkpoint is as secret as the data.
@@ -67,7 +67,7 @@ def read(path: Path) -> dict[str, Any]:
 
 @dataclass
 class Parts:
-    """What a run is made of and a checkpoint must hold or agree with."""
+    """The parts of a run that a checkpoint must hold or agree with."""
 
     state: State
     model: nn.Module
@@ -86,7 +86,7 @@ class Parts:
         self.settings = given_settings(self.optimizer, self.scheduler)
 
     def agreement(self, checkpoint: Checkpoint | None, performance: Performance) -> dict[str, Any]:
-        """What all processes of one run must agree about."""
+        """The values on which all processes of one run must agree."""
         groups = self.optimizer.param_groups
         return {
             "plan": self.state.plan.document(), "clipping": repr(vars(self.clipping)), "divisor": self.state.divisor,
@@ -120,7 +120,7 @@ class Parts:
         }
 
     def _terms(self) -> dict[str, Any]:
-        """What else the gradients of a step are computed from, by name: with the same noise it must be the same."""
+        """The other inputs of a step's gradients, by name: with the same noise, they must be the same."""
         return {
             "copies": self.rows.copies, "augment": _name(self.rows.augment), "loss": _name(self.loss),
             "radius": self.postprocess.radius, "after": _name(self.postprocess.gradient), "scheduler": _name(self.scheduler),
@@ -133,7 +133,7 @@ class Parts:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def check(self, path: Path, document: dict[str, Any], *, paid: bool) -> None:
-        """Refuse what no payment mends: another plan, another way to make updates, or a source that was not charged."""
+        """Refuse differences that no payment resolves: another plan, other updates, or a source that was not charged."""
         if document["plan"] != self.state.plan.document():
             raise InvalidDocument(
                 f"{path} was made under another plan (unit, rate, steps, noise or clip norm differ), so its accounting does "
@@ -162,7 +162,7 @@ class Parts:
         return bool(document["units"] == self.rows.units and document["rows"] == self._rows_mark())
 
     def differences(self, document: dict[str, Any]) -> list[str]:
-        """What the run was given otherwise than the one of the checkpoint, by name: with the same noise it must be the same."""
+        """The names of settings that differ from the checkpoint's: with the same noise, they must be the same."""
         names = []
         if not self.same_rows(document):
             names.append("other rows" if document["units"] == self.rows.units else "another number of units")
@@ -255,7 +255,7 @@ def _merged(document: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str,
 
 
 def _merge(now: Any, then: Any, wanted: Any, name: str, names: list[str]) -> Any:
-    """A part of the checkpoint, or what is wanted in its place: it stood still since the beginning, and is given otherwise."""
+    """A part of the checkpoint, or the new setting where the old one never moved and the new one differs."""
     if all(isinstance(part, dict) for part in (now, then, wanted)):
         return {
             key: _merge(part, then.get(key, MISSING), wanted.get(key, MISSING), str(key), names) for key, part in now.items()
@@ -281,10 +281,10 @@ def _plain(value: Any) -> Any:
     return value if value is None or type(value) in (bool, int, float, str) else type(value).__qualname__
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        one, other = torch.as_tensor(one), torch.as_tensor(other)
-        return one.shape == other.shape and bool((one.cpu() == other.cpu()).all())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(_same(mine, its) for mine, its in zip(one, other, strict=True))
-    return bool(one == other)
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, Tensor) or isinstance(other, Tensor):
+        value, other = torch.as_tensor(value), torch.as_tensor(other)
+        return value.shape == other.shape and bool((value.cpu() == other.cpu()).all())
+    if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(value) == len(other) and all(_same(mine, its) for mine, its in zip(value, other, strict=True))
+    return bool(value == other)

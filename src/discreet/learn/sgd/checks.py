@@ -1,7 +1,7 @@
-"""What a run checks of a model, an optimizer and a batch; and that nothing untrained has changed before anything is written.
+"""Checks of a model, an optimizer and a batch, and that nothing untrained has changed before anything is written.
 
-Noise covers the trained parameters alone. A buffer, a frozen parameter or an extra state that a forward changed holds something
-of the rows without noise.
+Noise covers the trained parameters alone. A buffer, a frozen parameter or an extra state that a forward pass changed depends on
+the rows without noise.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ CORES = {
 
 
 def whole_gpu(device: torch.device) -> None:
-    """Refuse a GPU of which MPS gives only a share of the processors: convolutions were seen to come out wrong there.
+    """Refuse a GPU on which MPS limits the processors: convolutions were observed to be wrong there.
 
     Sums of convolutions were off by half and more under a limit of 85 % (torch 2.11, H200, bfloat16), plain autograd's too;
-    in float32 they are right. A limit that the daemon sets shows in the number of processors that CUDA tells.
+    in float32 they are right. A limit set by the daemon shows in the number of processors that CUDA reports.
     """
     if device.type != "cuda":
         return
     share = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "").strip()
-    found = f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is {share}" if share and share != "100" else ""
-    if not found and torch.cuda.is_available():
-        seen, all_of_it = processors(device)
-        found = f"CUDA shows {seen} of {all_of_it} processors (a limit of the MPS daemon, say)" if seen < all_of_it else ""
-    if found:
+    limit = f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is {share}" if share and share != "100" else ""
+    if not limit and torch.cuda.is_available():
+        visible, all_of_it = processors(device)
+        limit = (
+            f"CUDA shows {visible} of {all_of_it} processors (a limit of the MPS daemon, say)" if visible < all_of_it else ""
+        )
+    if limit:
         raise InvalidValue(
-            f"{found}: on a limited share of a GPU's processors gradients of convolutions were seen to be wrong, and a wrong "
+            f"{limit}: on a limited share of a GPU's processors gradients of convolutions were seen to be wrong, and a wrong "
             "gradient is not clipped. Set the share to 100, for the daemon too, before the process starts."
         )
 
@@ -58,17 +60,17 @@ def whole_gpu(device: torch.device) -> None:
 def processors(device: torch.device) -> tuple[int, int]:
     """The multiprocessors that CUDA lets this process use, and those that the GPU has; the same where that is not known."""
     about = torch.cuda.get_device_properties(device)
-    seen = int(about.multi_processor_count)
+    visible = int(about.multi_processor_count)
     width = CORES.get((about.major, about.minor), 0)
     try:
         driver, handle, cores, now, later = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), *map(ctypes.c_uint, (0, 0, 0))
         failed = driver.nvmlInit_v2() or driver.nvmlDeviceGetHandleByUUID(f"GPU-{about.uuid}".encode(), ctypes.byref(handle))
         failed = failed or driver.nvmlDeviceGetNumGpuCores(handle, ctypes.byref(cores))
         if not failed and not driver.nvmlDeviceGetMigMode(handle, ctypes.byref(now), ctypes.byref(later)) and now.value:
-            return seen, seen  # a part of a GPU that is one by itself
+            return visible, visible  # a part of a GPU that is one by itself
     except (OSError, AttributeError):  # no driver's library, or an old one; an old torch without uuid
-        return seen, seen
-    return (seen, cores.value // width) if width and not failed else (seen, seen)
+        return visible, visible
+    return (visible, cores.value // width) if width and not failed else (visible, visible)
 
 
 def length(batch: Any) -> int:
@@ -91,17 +93,17 @@ def same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained:
             f"{', '.join(stale[:5])}: not trained, but with a gradient from before, which the optimizer would apply in every "
             "step, without noise. Call optimizer.zero_grad() first."
         )
-    left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
-    if left:
+    missing = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+    if missing:
         raise InvalidValue(
-            f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it "
+            f"{', '.join(missing[:5])}: trainable, but not in the optimizer. Freeze it "
             "(requires_grad_(False)) or give it to the optimizer: "
             "an unused gradient would take its part of the clip norm."
         )
 
 
 def not_split(split: bool, after: Any, collate: Any) -> None:
-    """What a model under fully_shard, whose weights are split over processes, cannot be trained with."""
+    """Refuse options that a model under fully_shard, whose weights are split over processes, does not support."""
     if split and after is not None:
         raise InvalidValue(
             "Postprocess(gradient=…) needs whole gradients, which a model under fully_shard never has. Leave it out."
@@ -111,7 +113,7 @@ def not_split(split: bool, after: Any, collate: Any) -> None:
 
 
 def only_gradients_of(parameters: list[nn.Parameter], optimizer: Any) -> None:
-    """A gradient that the engine did not make has neither been clipped nor has it noise: no step is taken with it."""
+    """Refuse gradients that the engine did not make: they are neither clipped nor noisy."""
     ours = {id(p) for p in parameters}
     held = [p for group in optimizer.param_groups for p in group["params"]]
     foreign = [p for p in held if p.grad is not None and id(p) not in ours]
@@ -157,7 +159,7 @@ class UntrainedState:
         return {name: _digest(value, places) for name, value in (*saved.items(), *own.items())}
 
     def changed(self, model: nn.Module, state: Mapping[str, Any] | None = None) -> list[str]:
-        """`state`: what is about to be written; a model may give something else when it is asked again."""
+        """`state` is what is about to be written; a model may return something else the next time."""
         now = self._digests(model, state)
         names = [name for name in {**self._before, **now} if now.get(name) != self._before.get(name)]
         saved = [name for name in names if not name.startswith("(unsaved)")]
@@ -175,8 +177,8 @@ class UntrainedState:
 
 def place(tensor: Tensor) -> tuple[Any, ...]:
     """The memory of a tensor: as many bytes from the same place, read as the same numbers."""
-    here = local(tensor)
-    return here.data_ptr(), here.numel(), here.dtype, tuple(here.shape), here.stride()
+    shard = local(tensor)
+    return shard.data_ptr(), shard.numel(), shard.dtype, tuple(shard.shape), shard.stride()
 
 
 def _digest(value: Any, trained: set[tuple[Any, ...]]) -> str:
@@ -185,9 +187,9 @@ def _digest(value: Any, trained: set[tuple[Any, ...]]) -> str:
             return "trained"
         import torch
 
-        here = local(value).detach().cpu().contiguous()
-        digest = hashlib.blake2b(f"{here.dtype}{tuple(here.shape)}".encode(), digest_size=16)
-        digest.update(here.flatten().view(torch.uint8).numpy().data if here.numel() else b"")
+        shard = local(value).detach().cpu().contiguous()
+        digest = hashlib.blake2b(f"{shard.dtype}{tuple(shard.shape)}".encode(), digest_size=16)
+        digest.update(shard.flatten().view(torch.uint8).numpy().data if shard.numel() else b"")
         return digest.hexdigest()
     try:
         return hashlib.blake2b(pickle.dumps(value), digest_size=16).hexdigest()

@@ -59,7 +59,7 @@ class ClippedSum:
     # ---- before anything is charged ----------------------------------------------------------------------------------
 
     def prepare(self, plan: Plan) -> None:
-        """Try the model on made-up rows, prove what can be proven of it, and leave it as it was."""
+        """Try the model on made-up rows, prove its independence across examples where possible, and restore it."""
         with Unchanged(self.model, refuse=False), put_back(self.model, code_of(self._loss)):
             self._try()
             self.rows.probe_augment(self.device, torch.Generator().manual_seed(0))
@@ -73,7 +73,7 @@ class ClippedSum:
             self.graphed = None if moving else Graphed(self.engine, self.proven_losses, self.clipping)
 
     def _try(self, like: Any = None) -> None:
-        """Check, on made-up rows, that the model treats every example on its own in the mode that it is in."""
+        """Check, on made-up rows, that the model treats every example independently in its current mode."""
         engine, generator = self._tried, torch.Generator().manual_seed(0)
         first = self.rows.first() if like is None else like  # a row that cannot be read is the data's fault, not the model's
         self._layouts[shapes(first)] = engine.tape.layout
@@ -94,7 +94,7 @@ class ClippedSum:
         self._in_eval = [module for module in self.model.modules() if not module.training]
 
     def try_shape(self, batch: Any) -> None:
-        """Rows of unequal length: the engine's layout of a model is about one shape, so each shape is tried by itself."""
+        """Try another shape of rows: the engine's layout of a model is for one shape."""
         if not self._varied:
             return
         layout = self._layouts.get(shapes(batch))
@@ -104,7 +104,7 @@ class ClippedSum:
                 self._try(batch)
 
     def check_model(self) -> None:
-        """The model is the one that was tried: nothing thawed, and what was in eval mode and is not now is tried again."""
+        """Check that no parameter was unfrozen since the trial; a changed train or eval mode is tried again."""
         if any(p.requires_grad for p in self._frozen):
             raise InvalidValue(
                 "A parameter that was fixed when the run began is trained now; its gradient would have neither clipping nor "
@@ -114,7 +114,7 @@ class ClippedSum:
             self._try()
 
     def _choose_path(self) -> None:
-        """Prove what can be proven of rows like these; check that the isolated path works otherwise."""
+        """Choose the fast path where independence is proven for such rows; otherwise check the isolated path."""
         if self.rows.augment is not None:
             self.rows.apart = Apart(self.rows.augment, self.rows.rows)
         batch = self.rows.like(2 * self.rows.rows, self.device, torch.Generator().manual_seed(0))
@@ -125,7 +125,7 @@ class ClippedSum:
         self.isolated.try_on(batch)
 
     def _check_words(self, plan: Plan) -> None:
-        """The words that the claim is about are those that gradients are replaced by."""
+        """Check that the code words in the claim are those that replace gradients."""
         if self._group.world > 1:
             raise InvalidValue("Encoded clipping works in one process only. Use another, or train in one process.")
         if plan.word is not None and sum(plan.word[1]) != self.engine.size:
@@ -169,7 +169,7 @@ class ClippedSum:
                     yield pytree.tree_map(lambda leaf, part=part: leaf[part], batch), None if weight is None else weight[part]
 
     def recording(self, batch: Any) -> Any:
-        """While a loop of the user's own computes the losses of a batch."""
+        """A context in which a user's own loop computes the losses of a batch."""
         return self._current.recording(length(batch))
 
     def add_losses(self, losses: Any, weight: Tensor | None, scale: float) -> None:
@@ -181,7 +181,7 @@ class ClippedSum:
         engine.add(weighted, self._clip(weight), self.buffer, scale)
 
     def _fast(self, batch: Any) -> bool:
-        """Whether this batch may be computed at once; a loop that another one interrupts is refused later anyway."""
+        """Whether this batch may be computed at once."""
         return self.paths.name == "fast" if self.engine.armed else self.paths.fast(batch)
 
     def _clip(self, weight: Tensor | None) -> Clipping:
@@ -194,7 +194,7 @@ class ClippedSum:
         return checked(self._raw(batch), length(batch))
 
     def proven_losses(self, batch: Any) -> Tensor:
-        """The losses of private rows: by the program that was proven, where the path is fast, and not by the model's code."""
+        """The losses of private rows: on the fast path by the proven program, not by the model's code."""
         return checked((self.paths.program(batch) or self._raw)(batch), length(batch))
 
     def _raw(self, batch: Any) -> Tensor:

@@ -131,27 +131,27 @@ class Encoded(Flat):
         length = (letters.square() * torch.tensor(counts)).sum().sqrt()
         return tuple((letters / length).tolist()), tuple(counts)
 
-    def encode(self, each: Tensor) -> Tensor:
+    def encode(self, gradients: Tensor) -> Tensor:
         """The word for each unit, of gradients [units, numbers]: zeros where one is not finite. Each row is looked at alone."""
-        sizes, counts = self.word(each.shape[1])
-        found = each.abs()
-        lengths = torch.linalg.vector_norm(found, dim=1, dtype=torch.float64)
+        sizes, counts = self.word(gradients.shape[1])
+        magnitudes = gradients.abs()
+        lengths = torch.linalg.vector_norm(magnitudes, dim=1, dtype=torch.float64)
         good = torch.isfinite(lengths) & (lengths > 0)
-        ranked = ascending(found)
+        ranked = ascending(magnitudes)
         first, letters = 0, list(reversed(sizes))
-        word = torch.full_like(found, letters[0])
+        word = torch.full_like(magnitudes, letters[0])
         for step, count in zip((b - a for a, b in itertools.pairwise(letters)), reversed(counts)):
             first += count
-            word.add_(found > ranked[:, first - 1 : first], alpha=step)  # of equal numbers none is raised
-        scale = torch.where(good, self.norm / (1 + SLACK) * (lengths / self.norm).clamp(max=1.0), 0.0).to(each.dtype)
-        return word.mul_(torch.where(good[:, None], each, 0.0).sign()).mul_(scale[:, None])
+            word.add_(magnitudes > ranked[:, first - 1 : first], alpha=step)  # of equal numbers none is raised
+        scale = torch.where(good, self.norm / (1 + SLACK) * (lengths / self.norm).clamp(max=1.0), 0.0).to(gradients.dtype)
+        return word.mul_(torch.where(good[:, None], gradients, 0.0).sign()).mul_(scale[:, None])
 
 
-def ascending(each: Tensor) -> Tensor:
+def ascending(rows: Tensor) -> Tensor:
     """Rows in order; numpy's sort is several times faster than torch's on a CPU."""
-    if each.is_cuda:
-        return each.sort(dim=1).values
-    return torch.from_numpy(np.sort(each.numpy(), axis=1))
+    if rows.is_cuda:
+        return rows.sort(dim=1).values
+    return torch.from_numpy(np.sort(rows.numpy(), axis=1))
 
 
 CLIPPINGS = {"flat": Flat, "per_layer": PerLayer, "automatic": Automatic}  # by their names in configuration files

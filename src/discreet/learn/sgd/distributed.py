@@ -128,10 +128,10 @@ class Together(Alone):
         dist.broadcast_object_list(box, self._global(0), group=self.group)
         if failed is not None:
             raise failed
-        made, reason = box[0]
+        value, reason = box[0]
         if reason is not None:
             raise DiscreetError(f"The first process could not go on: {reason}")
-        return made
+        return value
 
     def _global(self, rank: int) -> int:
         return dist.get_global_rank(self.group, rank)
@@ -162,8 +162,8 @@ class WrappedEngine(Engine):
         self._wrapper = wrapper
         super().__init__(model, rows)
 
-    def _armed(self, found: Any, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
-        return [*super()._armed(found, trying), (self._wrapper, lambda wrapper, tape: self.model.__call__)]
+    def _armed(self, spreads: Any, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
+        return [*super()._armed(spreads, trying), (self._wrapper, lambda wrapper, tape: self.model.__call__)]
 
 
 def joined(model: nn.Module) -> tuple[nn.Module, Alone]:

@@ -187,6 +187,6 @@ def _drawn(seed: int, shapes: Sequence[torch.Size], steps: int) -> NDArray[np.fl
     return np.stack(drawn)
 
 
-def _same(one: Any, other: Any, noise: float) -> bool:
+def _same(value: Any, other: Any, noise: float) -> bool:
     """Whether they agree, but for canaries that took part: for fresh noise one in a hundred comes so close."""
-    return float((np.abs(one - other) < 0.01 * noise).mean()) > 0.25
+    return float((np.abs(value - other) < 0.01 * noise).mean()) > 0.25

@@ -61,9 +61,9 @@ class Alone(Engine):
             yield self.tape
 
     def add(self, losses: Tensor, clipping: Clipping, into: Tensor, scale: float = 1.0) -> None:
-        made = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
-        each = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(made, self.parameters)]
-        gradients = {p: g.detach().float()[None] for p, g in zip(self.parameters, each)}
+        raw = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
+        dense = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(raw, self.parameters)]
+        gradients = {p: g.detach().float()[None] for p, g in zip(self.parameters, dense)}
         with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
             self._add([Own({p: g}) for p, g in gradients.items()], clipping, into, scale)
 
@@ -78,17 +78,21 @@ class Unchanged:
 
     def __init__(self, model: nn.Module, *, refuse: bool = True) -> None:
         self._refuse = refuse
-        own = {id(it): (name, it) for name, it in (*model.named_parameters(), *model.named_buffers())}
-        self._own = [(name, it, _form(it), it.data, local(it).detach().clone()) for name, it in own.values()]
-        self._beside = _beside(local(it) for _, it in own.values())  # memory around them, which can be reached from them
+        own = {id(tensor): (name, tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+        self._own = [
+            (name, tensor, _form(tensor), tensor.data, local(tensor).detach().clone()) for name, tensor in own.values()
+        ]
+        self._beside = _beside(
+            local(tensor) for _, tensor in own.values()
+        )  # memory around them, which can be reached from them
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         changed = [state for state in self._own if not _unchanged(*state[1:])]
-        for _, it, form, data, before in changed:
-            _write_back(it, form, data, before)
+        for _, tensor, form, data, before in changed:
+            _write_back(tensor, form, data, before)
         for name, memory, before in self._beside:
             if not torch.equal(memory, before):
                 memory.copy_(before)
@@ -167,17 +171,17 @@ class Isolated:
         rows = self.engine.rows
         leaf = pytree.tree_leaves(batch)[0]
         weight = torch.ones(leaf.shape[0], device=leaf.device) if weight is None else weight
-        each = pytree.tree_map(lambda it: it.unflatten(0, (-1, rows)), (batch, weight))
+        by_unit = pytree.tree_map(lambda tensor: tensor.unflatten(0, (-1, rows)), (batch, weight))
         if self.way == "vmap":
-            made = self._together(*each)
-            if made is not None:
-                return made
+            together = self._together(*by_unit)
+            if together is not None:
+                return together
             self.way = "one by one"
         units = weight.shape[0] // rows
         seeds = torch.randint(2**62, (units,)).tolist()  # before any unit runs: none can choose what the next one draws
-        alone = [pytree.tree_map(lambda it, i=i: it[i].clone(), each) for i in range(units)]
-        one = [self._alone(own, its, seed) for (own, its), seed in zip(alone, seeds, strict=True)]
-        return {name: torch.stack([its[name] for its in one]) for name in self._names}
+        alone = [pytree.tree_map(lambda tensor, i=i: tensor[i].clone(), by_unit) for i in range(units)]
+        per_unit = [self._alone(own, its, seed) for (own, its), seed in zip(alone, seeds, strict=True)]
+        return {name: torch.stack([its[name] for its in per_unit]) for name in self._names}
 
     def _together(self, batch: Any, weight: Tensor) -> dict[str, Tensor] | None:
         """All units under vmap; None where that does not work, or where the copies of the state were changed."""
@@ -188,40 +192,40 @@ class Isolated:
                 return self._loss(rows, its)
 
         try:
-            with self._unseen(), _no_custom_rules(), hidden() as asked:
-                made = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(held, batch, weight)
+            with self._unseen(), _no_custom_rules(), hidden() as peeked:
+                gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(held, batch, weight)
         except Exception as error:  # whatever a stranger's code makes of vmap
             self.why = f"it cannot be vectorised: {type(error).__name__}"  # what it says may be about private rows
             return None
-        if asked:
-            self.why = f"its code looks behind vmap ({asked[0]})"
+        if peeked:
+            self.why = f"its code looks behind vmap ({peeked[0]})"
             return None
         if not self._intact({**held, **fixed}):
             self.why = "a forward changes parameters or buffers in place"
             return None
-        return {name: its.detach().float() for name, its in made.items()}
+        return {name: its.detach().float() for name, its in gradients.items()}
 
     def _alone(self, batch: Any, weight: Tensor, seed: int) -> dict[str, Tensor]:
         """One unit, with copies of everything that a forward might change."""
-        held = {name: it.requires_grad_() for name, it in self._copies().items()}
+        held = {name: copy.requires_grad_() for name, copy in self._copies().items()}
         with as_it_was(seed), self._unseen(), torch.enable_grad(), self._with({**held, **self._copies(trained=False)}):
             loss = self._loss(batch, weight)
             if loss.requires_grad:  # backward, not autograd.grad, and here: reentrant checkpoints run the forward again in it
                 loss.backward()
         return {
-            name: torch.zeros_like(it, dtype=torch.float32) if it.grad is None else it.grad.detach().to_dense().float()
-            for name, it in held.items()
+            name: torch.zeros_like(copy, dtype=torch.float32) if copy.grad is None else copy.grad.detach().to_dense().float()
+            for name, copy in held.items()
         }
 
     @contextmanager
     def on_copies(self) -> Iterator[None]:
         """While this is open the model has copies of its parameters and buffers; that parameters are changed is refused."""
-        held = {name: it.requires_grad_() for name, it in self._copies().items()}
+        held = {name: copy.requires_grad_() for name, copy in self._copies().items()}
         fixed = self._copies(trained=False)
         with self._with({**held, **fixed}):
             yield
         own = dict(self.engine.model.named_parameters())
-        changed = [name for name, it in (*held.items(), *fixed.items()) if name in own and not _alike(it, own[name])]
+        changed = [name for name, copy in (*held.items(), *fixed.items()) if name in own and not _alike(copy, own[name])]
         if changed:
             raise InvalidValue(f"{', '.join(changed[:5])}: {CHANGED}")
 
@@ -236,7 +240,7 @@ class Isolated:
             return {name: p.detach().clone() for name, p in self._names.items()}
         model = self.engine.model
         others = [(name, p) for name, p in model.named_parameters() if not p.requires_grad] + list(model.named_buffers())
-        return {name: it.detach().clone() for name, it in others}
+        return {name: tensor.detach().clone() for name, tensor in others}
 
     def _intact(self, copies: dict[str, Tensor]) -> bool:
         own = {**dict(self.engine.model.named_parameters()), **dict(self.engine.model.named_buffers())}
@@ -275,41 +279,41 @@ def refuse(watch: Watch, after: bool = False) -> None:
         )
 
 
-def _form(it: Tensor) -> tuple[Any, ...]:
+def _form(tensor: Tensor) -> tuple[Any, ...]:
     """Where a tensor's numbers lie, and whether it is trained."""
-    here = local(it)
-    return here.data_ptr(), tuple(here.shape), here.stride(), here.dtype, here.device, it.requires_grad
+    shard = local(tensor)
+    return shard.data_ptr(), tuple(shard.shape), shard.stride(), shard.dtype, shard.device, tensor.requires_grad
 
 
 def _beside(tensors: Iterable[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
     """The memory of which tensors are a part, where there is more of it than theirs, and a copy of it."""
     larger = {}
-    for it in tensors:
-        stored = it.untyped_storage()
-        if it.device.type != "meta" and stored.nbytes() != it.numel() * it.element_size():
-            larger[stored.data_ptr()] = torch.empty(0, dtype=torch.uint8, device=it.device).set_(stored)
+    for tensor in tensors:
+        stored = tensor.untyped_storage()
+        if tensor.device.type != "meta" and stored.nbytes() != tensor.numel() * tensor.element_size():
+            larger[stored.data_ptr()] = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(stored)
     return [("memory beside a parameter", memory, memory.clone()) for memory in larger.values()]
 
 
-def _unchanged(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> bool:
-    return _form(it) == form and _same_bits(local(it), before)
+def _unchanged(tensor: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> bool:
+    return _form(tensor) == form and _same_bits(local(tensor), before)
 
 
 @torch.no_grad()
-def _write_back(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> None:
-    if _form(it)[:-1] != form[:-1]:
-        it.data = data
-    local(it).detach().copy_(before)
-    it.requires_grad_(form[-1])
+def _write_back(tensor: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> None:
+    if _form(tensor)[:-1] != form[:-1]:
+        tensor.data = data
+    local(tensor).detach().copy_(before)
+    tensor.requires_grad_(form[-1])
 
 
 def _alike(copy: Tensor, own: Tensor) -> bool:
     return copy.shape == own.shape and copy.dtype == own.dtype and _same_bits(copy, own)
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    one, other = one.detach().contiguous().view(-1), other.detach().contiguous().view(-1)
-    return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8))) if one.numel() else True
+def _same_bits(value: Tensor, other: Tensor) -> bool:
+    value, other = value.detach().contiguous().view(-1), other.detach().contiguous().view(-1)
+    return bool(torch.equal(value.view(torch.uint8), other.view(torch.uint8))) if value.numel() else True
 
 
 @contextmanager

@@ -64,10 +64,10 @@ def _fill(library: ctypes.CDLL) -> Fill:
         room = 64 + (out.size >> 14)  # 16 times what is expected, and then some; if it is not enough, twice as much
         while True:
             rare = np.empty((room, 3), np.uint64)
-            found = function(key, step, offset, out.size, scale, out.ctypes.data, rare.ctypes.data, room)
-            if found <= room:
-                return rare[:found]
-            room = 2 * found
+            count = function(key, step, offset, out.size, scale, out.ctypes.data, rare.ctypes.data, room)
+            if count <= room:
+                return rare[:count]
+            room = 2 * count
 
     return call
 

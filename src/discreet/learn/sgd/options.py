@@ -33,8 +33,8 @@ class Augment:
         check.whole("copies", self.copies)
 
     @classmethod
-    def of(cls, given: Augment | Callable[[Any], Any] | None) -> Augment | None:
-        return given if given is None or isinstance(given, Augment) else cls(given)
+    def of(cls, value: Augment | Callable[[Any], Any] | None) -> Augment | None:
+        return value if value is None or isinstance(value, Augment) else cls(value)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Checkpoint:
         check.word("resume", self.resume, RESUME)
 
     @classmethod
-    def of(cls, given: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
-        return given if given is None or isinstance(given, Checkpoint) else cls(given)
+    def of(cls, value: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
+        return value if value is None or isinstance(value, Checkpoint) else cls(value)
 
     @property
     def file(self) -> Path:

@@ -66,13 +66,13 @@ class Path:
     """What was proven so far, and whether it still holds of what runs now."""
 
     def __init__(
-        self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], asked: str | None,
+        self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], demanded: str | None,
         *, engine: Engine | None = None, backward: bool = True, varied: bool = False,
     ) -> None:  # fmt: skip
         """`varied`: rows have shapes of their own, so that whatever is true of the first one's is private too."""
         self._varied, self._engine = varied, engine
         self._model, self._losses, self._code, self._backward = model, losses, list(code), backward
-        self.asked = None if asked is None else check.word("path", asked, PATHS)
+        self.asked = None if demanded is None else check.word("path", demanded, PATHS)
         self._proofs: list[Proof] = []
         self._last: Proof | None = None
         self.verdicts: list[Verdict] = []
@@ -101,8 +101,8 @@ class Path:
     def program(self, batch: Any) -> Callable[[Any], Any] | None:
         """What runs in the place of model and loss for rows of this shape; None where nothing was proven of them yet."""
         shapes = _shapes(batch)
-        known = (it for it in (self._last, *reversed(self._proofs)) if it is not None and it.form[:2] == shapes)  # type: ignore[index]
-        proof = next(known, None)
+        known = (proof for proof in (self._last, *reversed(self._proofs)) if proof is not None)
+        proof = next((proof for proof in known if proof.form[:2] == shapes), None)  # type: ignore[index]
         return None if proof is None or self.asked == "isolated" else proof.program
 
     def _prove(self, form: Hashable, layers: Any, batch: Any) -> Proof:
@@ -143,23 +143,23 @@ class Path:
             return Verdict(False, "a dispatch mode is active, which may change every operation")
         marked = Marked(self._model, self._losses)
         with put_back(self._model, self._code), eagerly():
-            drawn, kept = (random.getstate(), repr(np.random.get_state())), settings()
+            drawn, settings_before = (random.getstate(), repr(np.random.get_state())), settings()
             recorder = Recorder(self._model, [] if self._engine is None else self._engine.layers)
             try:
-                seen = traced(self._model, marked, batch, self._backward, recorder)
+                watcher = traced(self._model, marked, batch, self._backward, recorder)
             except NotProven as error:
                 return Verdict(False, str(error))
             watch.computed = watch.replaced(_public)
             changed = watch.changed() or marked.changed()
             if drawn != (random.getstate(), repr(np.random.get_state())):
                 changed = "the state of a generator of random numbers that is not torch's"
-            if settings() != kept:
+            if settings() != settings_before:
                 changed = "a setting of torch or of the process"
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
-        return self._proven(recorder.program, seen, watch, batch)
+        return self._proven(recorder.program, watcher, watch, batch)
 
-    def _proven(self, program: Program | None, seen: Watcher, watch: Watch, batch: Any) -> Verdict:
+    def _proven(self, program: Program | None, watcher: Watcher, watch: Watch, batch: Any) -> Verdict:
         """What runs is the program, so the program is what the rules are applied to; it must be the same operations."""
         assert program is not None
         with put_back(self._model, self._code), eagerly():
@@ -167,10 +167,10 @@ class Path:
                 again = traced(self._model, program.bound(self._model), batch, self._backward)
             except NotProven as error:
                 return Verdict(False, str(error))
-        if again.hash.digest() != seen.hash.digest():
+        if again.hash.digest() != watcher.hash.digest():
             return Verdict(False, UNLIKE)
-        told = f"{seen.count} operations keep every example's numbers apart"
-        return Verdict(True, told, seen.hash.hexdigest(), seen.count, watch.places(watch.computed), program)
+        reason = f"{watcher.count} operations keep every example's numbers apart"
+        return Verdict(True, reason, watcher.hash.hexdigest(), watcher.count, watch.places(watch.computed), program)
 
     def _tell(self, verdict: Verdict) -> None:
         if verdict in self.verdicts:
@@ -216,15 +216,15 @@ class Path:
         """For the release: which path, and what was proven with which torch, of rows of the first shape."""
         if self._private:
             return {"path": VARIED, "torch": torch.__version__}
-        told: dict[str, Any] = {"path": self.first, "torch": torch.__version__}
+        result: dict[str, Any] = {"path": self.first, "torch": torch.__version__}
         first = self.verdicts[0] if self.verdicts else None
         if first is not None and first.proven and not self._varied:
-            told |= {"graphs": [first.graph], "operations": [first.operations]}
+            result |= {"graphs": [first.graph], "operations": [first.operations]}
         if self.first != "fast" and not self._varied:
-            told |= {"way": isolated.tried}
+            result |= {"way": isolated.tried}
         if first is not None and not first.proven:
-            told |= {"not_proven": [first.why]}
-        return told
+            result |= {"not_proven": [first.why]}
+        return result
 
     @property
     def why(self) -> str:
@@ -302,7 +302,7 @@ def several(batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
     if leaf.shape[0] != 1:
         return batch, weight
     weight = torch.ones(1, device=leaf.device) if weight is None else weight
-    return pytree.tree_map(lambda it: torch.cat([it, it]), batch), torch.cat([weight, torch.zeros_like(weight)])
+    return pytree.tree_map(lambda tensor: torch.cat([tensor, tensor]), batch), torch.cat([weight, torch.zeros_like(weight)])
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -318,16 +318,16 @@ class Marked:
 
     def __init__(self, model: nn.Module, losses: Callable[[Any], Any]) -> None:
         self._model, self._losses = model, losses
-        own = [(name, it) for name, it in _state(model) if not machinery(type(it))]
-        self._real = {name: dict(vars(it)) for name, it in own}
+        own = [(name, tensor) for name, tensor in _state(model) if not machinery(type(tensor))]
+        self._real = {name: dict(vars(tensor)) for name, tensor in own}
         self._traced: list[tuple[Tensor, dict[str, Any]]] = []
         self._seeded = False
 
     def __call__(self, batch: Any) -> Any:
-        for name, it in _state(self._model):
+        for name, tensor in _state(self._model):
             for attribute, content in self._real.get(name, {}).items():
-                setattr(it, attribute, content)
-            self._traced.append((it, dict(vars(it))))
+                setattr(tensor, attribute, content)
+            self._traced.append((tensor, dict(vars(tensor))))
         seed = torch.initial_seed()
         losses = self._losses(batch)
         self._seeded = torch.initial_seed() != seed
@@ -337,8 +337,8 @@ class Marked:
         """An attribute of a parameter that is not what it was."""
         if self._seeded:
             return "the seed of torch's generator"
-        for it, before in self._traced:
-            now = vars(it)
+        for tensor, before in self._traced:
+            now = vars(tensor)
             for name in now.keys() | before.keys():
                 if not name.startswith("_discreet") and now.get(name, self) is not before.get(name, self):
                     return f"an attribute of a parameter ({name})"
@@ -376,9 +376,9 @@ def _form(batch: Any) -> Hashable:
     return tree, shapes, cast, ways, tuple(map(id, modes())), beside(), torch.get_default_dtype(), torch.__version__
 
 
-def _hashable(it: Any) -> Hashable:
+def _hashable(value: Any) -> Hashable:
     try:
-        hash(it)
+        hash(value)
     except TypeError:
         return object()  # equal to nothing
-    return it
+    return value

@@ -69,6 +69,8 @@ class Payments:
         is left for pairs, of which the first charge may have taken most.
         """
         balance = self.ledger.balance(self.source, self.account)
-        left = min(part.left.failure for part in (balance, balance.whole) if part is not None) / FINEST
-        delta = min(plan.delta, left * (1 - 1e-12)) if left > 0 else plan.delta  # with nothing left it is refused as it is
+        failure_left = min(part.left.failure for part in (balance, balance.whole) if part is not None) / FINEST
+        delta = (
+            min(plan.delta, failure_left * (1 - 1e-12)) if failure_left > 0 else plan.delta
+        )  # with nothing left it is refused as it is
         return float(curve(event).epsilon(delta)), delta

@@ -82,9 +82,9 @@ class Plan:
     def claim(self, extra: int = 0) -> Claim:
         """The claim of the whole plan, and of `extra` rounds that were taken again."""
         first = _IN_WHOLE_NUMBERS if self.fixed_point else _IN_FLOATS
-        told = (first, *ASSUMPTIONS, *self.trusted, *((INTERRUPTED,) if extra else ()))
+        assumptions = (first, *ASSUMPTIONS, *self.trusted, *((INTERRUPTED,) if extra else ()))
         event = self.of_rounds(self.sampler.rounds(0, self.steps) + extra) if extra else self.event()
-        return Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=told)
+        return Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=assumptions)
 
     def epsilon(self, steps: int | None = None) -> float:
         return float(curve(self.event(steps)).epsilon(self.delta))

@@ -33,7 +33,7 @@ class Average:
     def __init__(self, model: nn.Module, decay: float = 0.999) -> None:
         self.decay = check.open_fraction("decay", decay)
         self._model = model
-        self._kept = [p.detach().clone() for p in model.parameters()]
+        self._averages = [p.detach().clone() for p in model.parameters()]
         self._count = 0
 
     @torch.no_grad()
@@ -41,20 +41,20 @@ class Average:
         """Call after every step. Early on the average is shorter, so that the first weights are soon forgotten."""
         self._count += 1
         decay = min(self.decay, self._count / (9.0 + self._count))
-        for kept, p in zip(self._kept, self._model.parameters()):
-            kept.lerp_(p, 1.0 - decay)
+        for average, p in zip(self._averages, self._model.parameters()):
+            average.lerp_(p, 1.0 - decay)
 
     @torch.no_grad()
     def copy_to(self, model: nn.Module) -> None:
         """Put the averaged weights into a model of the same shape."""
         into = list(model.parameters())
-        if [p.shape for p in into] != [kept.shape for kept in self._kept]:
+        if [p.shape for p in into] != [average.shape for average in self._averages]:
             raise InvalidValue(
                 "The average is of a model with other parameters than this one: their number or a shape differs. Give the "
                 "model that it was made from, or one built in the same way."
             )
-        for kept, p in zip(self._kept, into):
-            p.copy_(kept)
+        for average, p in zip(self._averages, into):
+            p.copy_(average)
 
 
 def shrink(gradients: list[Tensor], noise: float) -> None:

@@ -112,13 +112,13 @@ class Recovery:
         """
         if self._state.done:
             return
-        kept = self._noted() is not None
-        if kept and (same_rows or isinstance(self._state.plan.sampler, Poisson)):
+        complete = self._noted() is not None
+        if complete and (same_rows or isinstance(self._state.plan.sampler, Poisson)):
             return
         pays = self._checkpoint is not None and self._checkpoint.pays
         if not pays and self._extra(self._released()) > self._state.extra:
             lost = "the file of released steps beside it is missing or was cut back"
-            self.refuse("its rows are not known to be the same" if kept else lost)
+            self.refuse("its rows are not known to be the same" if complete else lost)
         self._given_up = self._released()
 
     def refuse(self, why: str) -> NoReturn:
@@ -183,8 +183,8 @@ class Recovery:
         """How many lines about the key the journal beside a checkpoint has."""
         if self._group.rank != 0:
             return 0
-        here = [journal for journal in self._journals() if journal.path == beside(checkpoint)]
-        return max((journal.lines(self._state.key) for journal in here), default=0)
+        matching = [journal for journal in self._journals() if journal.path == beside(checkpoint)]
+        return max((journal.lines(self._state.key) for journal in matching), default=0)
 
     def _journals(self) -> list[Journal]:
         return [*([] if self._journal is None else [self._journal]), *self._copies]

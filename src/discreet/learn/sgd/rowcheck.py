@@ -40,14 +40,14 @@ Values = dict[int, dict[int, int]]  # by part of a row: value to a row that hold
 
 def check(clipped: ClippedSum, split: bool) -> None:
     """Refuse data on which the run could not end. `split`: whether the weights lie on several processes."""
-    seen: Values = {}
+    occurring: Values = {}
     rows = clipped.rows
     if rows.tensors is not None:
-        _columns(rows.tensors, seen)
+        _columns(rows.tensors, occurring)
     else:
-        for number in _read(rows.data, rows.loading, seen):
+        for number in _read(rows.data, rows.loading, occurring):
             _shape(clipped, number)
-    chosen = sorted({row for holders in seen.values() for row in holders.values()})
+    chosen = sorted({row for holders in occurring.values() for row in holders.values()})
     if chosen:
         _compute(clipped, chosen, split)
 
@@ -65,12 +65,12 @@ def _shape(clipped: ClippedSum, number: int) -> None:
     _fail("Model and loss fail on made-up rows of the shape that a row of data has", number, why)
 
 
-def _columns(tensors: Sequence[Tensor], seen: Values) -> None:
+def _columns(tensors: Sequence[Tensor], occurring: Values) -> None:
     for part, tensor in enumerate(tensors):
         if _whole(tensor) or _single(tensor, len(tensor)):
             for start in range(0, len(tensor), MANY):
                 block = tensor[start : start + MANY]
-                _note(seen.setdefault(part, {}), _values(block, len(block)), np.arange(start, start + len(block)))
+                _note(occurring.setdefault(part, {}), _values(block, len(block)), np.arange(start, start + len(block)))
 
 
 def _whole(leaf: Any) -> bool:
@@ -119,7 +119,7 @@ class _Look(Dataset[Any]):
     def __getitem__(self, numbers: NDArray[np.int64]) -> tuple[list[Any], Values, tuple[str, int, str] | None]:
         """Signatures, each with the first row that has it; whole numbers; and the first row that cannot be read."""
         kinds: dict[Any, int] = {}
-        seen: Values = {}
+        occurring: Values = {}
         own = None if self._collate is None else Forgetful(self._collate)
         for number in numbers.tolist():
             try:
@@ -129,16 +129,16 @@ class _Look(Dataset[Any]):
                 ours = f": {error}".rstrip(".") if isinstance(error, DiscreetError) else ""  # ours show no private value
                 return (
                     list(kinds.items()),
-                    seen,
+                    occurring,
                     (f"A row of data cannot be read{ours}", number, f"{type(error).__name__}: {error}"),
                 )
             for part, leaf in enumerate(pytree.tree_leaves(batch)):
                 if _whole(leaf) or _single(leaf, 1):
-                    _note(seen.setdefault(part, {}), _values(leaf, 1), np.array([number]))
-        return list(kinds.items()), seen, None
+                    _note(occurring.setdefault(part, {}), _values(leaf, 1), np.array([number]))
+        return list(kinds.items()), occurring, None
 
 
-def _read(data: Any, loading: Loading, seen: Values) -> list[int]:
+def _read(data: Any, loading: Loading, occurring: Values) -> list[int]:
     """Every row once. Returns one row of each kind."""
     kinds: dict[Any, int] = {}
     for signatures, values, broken in _looks(data, loading):
@@ -147,7 +147,7 @@ def _read(data: Any, loading: Loading, seen: Values) -> list[int]:
         if broken is not None:
             _fail(*broken)
         for part, holders in values.items():
-            known = seen.setdefault(part, {})
+            known = occurring.setdefault(part, {})
             for value, number in holders.items():
                 known.setdefault(value, number)
             _note(known, np.empty((0, 1)), np.empty(0, np.int64))
@@ -174,11 +174,11 @@ def _as_is(rows: Any) -> Any:
     return rows
 
 
-def _fail(what: str, number: int | None, why: str) -> NoReturn:
+def _fail(problem: str, number: int | None, why: str) -> NoReturn:
     if number is not None:
         log.error("row %d of the data: %s", number, why)
     where = "Its number is in the log of discreet.learn. " if number is not None else ""
-    raise InvalidValue(f"{what}. {where}Nothing was charged: mend or leave out the row, and begin again.") from None
+    raise InvalidValue(f"{problem}. {where}Nothing was charged: mend or leave out the row, and begin again.") from None
 
 
 # ---- computing -----------------------------------------------------------------------------------------------------------

@@ -58,13 +58,13 @@ class Rows:
     def mark(self, read: bool = False) -> str | None:
         """A fingerprint of the rows, for checkpoints, which are as secret as they; None for a Dataset unless it may be read."""
         if self._mark is None and (self.tensors is not None or read):
-            made = hashlib.blake2b(digest_size=16)
+            digest = hashlib.blake2b(digest_size=16)
             for tensor in self.tensors if self.tensors is not None else self._leaves():
-                made.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-                made.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+                digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
             if self._members is not None:
-                made.update(self._members.data)
-            self._mark = made.hexdigest()
+                digest.update(self._members.data)
+            self._mark = digest.hexdigest()
         return self._mark
 
     def _leaves(self) -> Iterator[Tensor]:
@@ -146,8 +146,8 @@ class Rows:
     def probe_augment(self, device: torch.device, generator: torch.Generator) -> None:
         """Try on made-up rows whether augment changes every unit by itself."""
         if self.augment is not None:
-            made = self.like(3 * self.rows, device, generator)
-            probe_augment(self.augment, split(made)[0], self.rows)
+            examples = self.like(3 * self.rows, device, generator)
+            probe_augment(self.augment, split(examples)[0], self.rows)
 
     def _rows(self, chosen: np.ndarray[Any, Any], own: bool = True) -> Any:
         if self.tensors is None:
@@ -215,8 +215,8 @@ def _tensors(data: Any) -> tuple[tuple[Tensor, ...] | None, Any]:
         columns = tuple(loader.strided(torch.as_tensor(item)).detach() for item in leaves)
         lengths = {item.shape[0] if item.ndim else None for item in columns}
         if len(data) < 2 or len(lengths) != 1 or None in lengths:
-            found = f"{len(data)} of different lengths, or one that is a single number" if len(data) > 1 else "no targets"
-            raise InvalidValue(f"data as tensors must be (inputs, targets) with as many rows each; got {found}.")
+            problem = f"{len(data)} of different lengths, or one that is a single number" if len(data) > 1 else "no targets"
+            raise InvalidValue(f"data as tensors must be (inputs, targets) with as many rows each; got {problem}.")
         return columns, shape
     if isinstance(data, (Tensor, np.ndarray)):
         raise InvalidValue("data must be a pair of tensors (inputs, targets); got one, which does not say what is the target.")
@@ -238,36 +238,36 @@ def _columns(data: Sequence[Any]) -> bool:
     """Whether data is its columns, tensors or arrays or, in a tuple, dictionaries and tuples of them, and not its rows."""
     kinds = (Tensor, np.ndarray, Mapping) if isinstance(data, tuple) else (Tensor, np.ndarray)
     held = pytree.tree_leaves(_plain(data)) if isinstance(data, tuple) else data
-    return any(isinstance(it, kinds) for it in data) and all(isinstance(leaf, (Tensor, np.ndarray)) for leaf in held)
+    return any(isinstance(item, kinds) for item in data) and all(isinstance(leaf, (Tensor, np.ndarray)) for leaf in held)
 
 
 def _plain(data: Sequence[Any]) -> tuple[Any, ...]:
     """With dictionaries for what behaves like one, such as what a tokenizer gives."""
-    return tuple(dict(it) if isinstance(it, Mapping) else it for it in data)
+    return tuple(dict(item) if isinstance(item, Mapping) else item for item in data)
 
 
 def _named(kind: type, name: str) -> bool:
-    return any(it.__name__ == name for it in kind.__mro__)
+    return any(base.__name__ == name for base in kind.__mro__)
 
 
 def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:
     """The rows of every unit, [units, most], -1 where it has fewer. Of those who have more, the first ones count."""
-    given = np.asarray(owners.cpu() if isinstance(owners, Tensor) else owners)
-    if given.shape != (count,):
-        found = f"{given.ndim} axes" if given.ndim != 1 else "more of them" if len(given) > count else "fewer of them"
-        raise InvalidValue(f"owners must hold one key for each row, along one axis; got {found}.")
-    if any(map(_missing, given.tolist())) if given.dtype.kind in "fcO" else False:
+    keys = np.asarray(owners.cpu() if isinstance(owners, Tensor) else owners)
+    if keys.shape != (count,):
+        problem = f"{keys.ndim} axes" if keys.ndim != 1 else "more of them" if len(keys) > count else "fewer of them"
+        raise InvalidValue(f"owners must hold one key for each row, along one axis; got {problem}.")
+    if any(map(_missing, keys.tolist())) if keys.dtype.kind in "fcO" else False:
         raise InvalidValue("owners has rows without a key (None or NaN): it must say of every row whose it is. Leave them out.")
-    if given.dtype.kind == "O":
-        given = given.astype(str)  # keys of several types have no order
-    order = np.argsort(given, kind="stable")
-    ordered = given[order]
+    if keys.dtype.kind == "O":
+        keys = keys.astype(str)  # keys of several types have no order
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
     first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
     unit = np.cumsum(first) - 1
     place = np.arange(count) - np.flatnonzero(first)[unit]
     members = np.full((unit[-1] + 1, most), -1, np.int64)
-    kept = place < most
-    members[unit[kept], place[kept]] = order[kept]
+    counting = place < most
+    members[unit[counting], place[counting]] = order[counting]
     return members
 
 

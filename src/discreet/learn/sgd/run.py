@@ -132,8 +132,8 @@ class Run:
                 with without_values(), self._random_numbers():
                     for batch, weight in self._pieces(own=self._sum.changes_rows):
                         self._sum.add(batch, weight, 1.0 / self._state.divisor)
-                taken = self._update()
-            if taken:
+                accepted = self._update()
+            if accepted:
                 yield Step(self.number, self.plan.steps)
 
     def fit(self, *callbacks: Callable[[Step], Any], progress: bool = False) -> Run:

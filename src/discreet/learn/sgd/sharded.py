@@ -35,15 +35,15 @@ class Part:
         self.local = tuple(parameter.to_local().shape)
         self.size = parameter.to_local().numel()
         length = self.shape[0]
-        each = -(-length // world)  # rows of a part, as torch.chunk splits; the last ones may be short or empty
+        share = -(-length // world)  # rows of a part, as torch.chunk splits; the last ones may be short or empty
         row = parameter.numel() // max(length, 1)
-        first, last = min(rank * each, length), min((rank + 1) * each, length)
+        first, last = min(rank * share, length), min((rank + 1) * share, length)
         if parameter.placements != (Shard(0),) or self.size != (last - first) * row:
             raise InvalidValue(
                 f"{name} is not split into equal runs of rows along its first axis, so its noise would not know its place. "
                 "Use fully_shard without shard_placement_fn."
             )
-        self.offset, self._padded = start + first * row, world * each * row
+        self.offset, self._padded = start + first * row, world * share * row
 
     def room(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Room for the sum of the whole parameter, padded so that it splits evenly, and what counts of it."""
@@ -123,10 +123,12 @@ class Sharded(Together):
         return pytree.tree_map(gathered, state)
 
     def placed(self, state: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-        def part(whole: Any, here: Any) -> Any:
-            if not is_split(here) or not isinstance(whole, Tensor):
+        def part(whole: Any, reference: Any) -> Any:
+            if not is_split(reference) or not isinstance(whole, Tensor):
                 return whole
-            return distribute_tensor(whole.to(here.device), here.device_mesh, here.placements, src_data_rank=None)
+            return distribute_tensor(
+                whole.to(reference.device), reference.device_mesh, reference.placements, src_data_rank=None
+            )
 
         return {name: part(value, like.get(name)) for name, value in state.items()}
 
@@ -141,8 +143,8 @@ class ShardedEngine(Engine):
         self.group, self.processes = group, group.world
         self.size = sum(part.size for part in group.parts.values())
 
-    def _armed(self, found: Any, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
-        return [(module, self._late(module, make)) for module, make in super()._armed(found, trying)]
+    def _armed(self, spreads: Any, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
+        return [(module, self._late(module, make)) for module, make in super()._armed(spreads, trying)]
 
     def _late(self, module: nn.Module, make: Forward) -> Forward:
         """fully_shard puts whole weights in place just before a forward, so only then can a layer be asked for them."""
@@ -167,15 +169,15 @@ class ShardedEngine(Engine):
         return torch.zeros(self.size, dtype=torch.float32, device=local(self.parameters[0]).device)
 
     def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
-        made: dict[Tensor, Tensor] = {}
+        result: dict[Tensor, Tensor] = {}
         place = 0
         for p, part in self.group.parts.items():
-            here = flat.narrow(0, place, part.size).view(part.local)
-            made[p] = DTensor.from_local(
-                here, p.device_mesh, p.placements, run_check=False, shape=p.shape, stride=p.stride(),  # type: ignore[attr-defined]
+            shard = flat.narrow(0, place, part.size).view(part.local)
+            result[p] = DTensor.from_local(
+                shard, p.device_mesh, p.placements, run_check=False, shape=p.shape, stride=p.stride(),  # type: ignore[attr-defined]
             )  # fmt: skip
             place += part.size
-        return made
+        return result
 
     def _contract(self, weighted: Sequence[tuple[Record, Tensor]], into: Tensor) -> None:
         """All processes scatter all parameters in the same order, whatever their examples made of the model."""
@@ -196,7 +198,9 @@ class ShardedEngine(Engine):
             full = rooms.pop(p) if p in rooms else part.room(into.device)[0]
             into[place : place + part.size].add_(self.group.scatter(full)[: part.size])
             place += part.size
-            views = {seen: view for seen, view in views.items() if self._home[seen] in rooms}  # the others may be freed
+            views = {
+                parameter: view for parameter, view in views.items() if self._home[parameter] in rooms
+            }  # the others may be freed
         self._home.clear()
 
     def _roots(self, record: Record) -> set[Tensor]:
@@ -205,10 +209,10 @@ class ShardedEngine(Engine):
 
     def _open(self, record: Record, rooms: dict[Tensor, Tensor], views: dict[Tensor, Tensor], device: torch.device) -> None:
         """Room for the whole sums of a record's parameters."""
-        for seen in self._roots(record):
-            home = self._home[seen]
+        for parameter in self._roots(record):
+            home = self._home[parameter]
             if home not in rooms:
-                rooms[home], views[seen] = self.group.parts[home].room(device)
+                rooms[home], views[parameter] = self.group.parts[home].room(device)
 
     def gradient(self, loss: Tensor) -> Tensor:
         """All processes have the same examples here, so the mean that fully_shard takes is each one's own."""

@@ -34,7 +34,7 @@ WORTH_A_THREAD = 1 << 20  # numbers
 LAST_STEP = (1 << 48) - 1
 HALF = TILE // 2
 
-_kept = threading.local()  # room, for each thread its own
+_thread_buffers = threading.local()  # room, for each thread its own
 
 
 class Stream:
@@ -52,8 +52,8 @@ class Stream:
 
     def __init__(self, key: bytes, device: torch.device | str = "cpu") -> None:
         if not isinstance(key, bytes) or len(key) != KEY:
-            found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-            raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
+            got = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+            raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {got}.")
         self.device = torch.device(device)
         self._cipher = "chacha8" if self.device.type == "cuda" else "aes-256-ctr"
         # a key of its own, so that noise shares no keystream with anything else that is keyed by `key`
@@ -125,10 +125,13 @@ def _by_tiles(stream: Keystream, compiled: native.Tiles | None, offset: int, sca
     first, skip = divmod(offset, TILE)
     tiles = -(-(skip + out.size) // TILE)
     many = max(min(tiles, MANY), 1)
-    if not hasattr(_kept, "words"):  # fresh memory would cost as much as the numbers that a small model needs
-        _kept.words, _kept.normals = np.empty((MANY, 2, HALF), np.uint32), np.empty((MANY, 2, HALF), np.float32)
-        _kept.transform = normal.Transform(HALF * MANY)
-    words, room, transform = _kept.words, _kept.normals, compiled or _kept.transform
+    if not hasattr(_thread_buffers, "words"):  # fresh memory would cost as much as the numbers that a small model needs
+        _thread_buffers.words, _thread_buffers.normals = (
+            np.empty((MANY, 2, HALF), np.uint32),
+            np.empty((MANY, 2, HALF), np.float32),
+        )
+        _thread_buffers.transform = normal.Transform(HALF * MANY)
+    words, room, transform = _thread_buffers.words, _thread_buffers.normals, compiled or _thread_buffers.transform
     rare = []
     for tile in range(0, tiles, many):
         count = min(many, tiles - tile)

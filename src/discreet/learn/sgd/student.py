@@ -25,7 +25,7 @@ class StudentStream:
         keys = [
             hmac.digest(key, b"discreet: Student's t, normal number %d" % number, "sha256") for number in range(degrees + 1)
         ]
-        self._normal, *self._others = (Stream(each, device) for each in keys)
+        self._normal, *self._others = (Stream(number_key, device) for number_key in keys)
 
     def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
         """`out[i] = scale * (number offset + i of this step)`, in place; returns `out`."""

@@ -97,8 +97,8 @@ def train(
 def _either(short: str, number: float | None, name: str, value: V | None, plain: Callable[[float], V]) -> V:
     """A value, or the plain one that a number stands for."""
     if (number is None) == (value is None):
-        given = "neither" if value is None else "both"
-        raise InvalidValue(f"Say either {short} or {name}; {short} stands for {name}={plain.__name__}({short}); got {given}.")
+        state = "neither" if value is None else "both"
+        raise InvalidValue(f"Say either {short} or {name}; {short} stands for {name}={plain.__name__}({short}); got {state}.")
     return plain(number) if value is None else value  # type: ignore[arg-type]
 
 

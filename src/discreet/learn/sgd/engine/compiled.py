@@ -70,7 +70,7 @@ def forward_of(module: nn.Module) -> Forward:
 
 
 def is_recorded(forward: Forward) -> bool:
-    return any(forward is it for it in _recorded.values())
+    return any(forward is active for active in _recorded.values())
 
 
 @contextmanager

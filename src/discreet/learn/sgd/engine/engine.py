@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping, Encoded
 from discreet.learn.sgd.engine.compiled import eagerly, forward_of
-from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
+from discreet.learn.sgd.engine.fallback import LISTS, Spreads, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.layers import find
 from discreet.learn.sgd.engine.tape import PART, Forward, Record, Tape
 from discreet.learn.sgd.engine.tied import joined
@@ -36,14 +36,14 @@ class Engine:
             raise InvalidValue("The model has no trainable parameter: all have requires_grad=False, or there are none.")
         wide = [name for name, p in model.named_parameters() if p.requires_grad and p.dtype not in TYPES]
         if wide:
-            found = model.get_parameter(wide[0]).dtype
+            kind = model.get_parameter(wide[0]).dtype
             way = (
                 "Hold real and imaginary part in a float32 parameter [..., 2], and use torch.view_as_complex of it."
-                if found.is_complex
+                if kind.is_complex
                 else "Train in float32 (model.float(), and data of the same type), or in a narrower type."
             )
             raise InvalidValue(
-                f"{', '.join(wide[:5])}: of type {str(found).removeprefix('torch.')}, while sums and noise are float32. {way}"
+                f"{', '.join(wide[:5])}: of type {str(kind).removeprefix('torch.')}, while sums and noise are float32. {way}"
             )
         self.rows = rows
         self.tape = Tape(rows)
@@ -58,20 +58,20 @@ class Engine:
     @contextmanager
     def trying(self) -> Iterator[None]:
         """While this is open, modules without a layer of ours find out how they are best run; afterwards they are."""
-        found: Found = {}
-        self._arm(found, trying=True)
+        spreads: Spreads = {}
+        self._arm(spreads, trying=True)
         try:
             yield
         finally:
-            self._arm(found)
+            self._arm(spreads)
 
-    def _arm(self, found: Found, trying: bool = False) -> None:
-        self._modules = self._armed(found, trying)
+    def _arm(self, spreads: Spreads, trying: bool = False) -> None:
+        self._modules = self._armed(spreads, trying)
         self.layers = [module for module, _ in self._modules]  # in whose place something runs while a step is recorded
 
-    def _armed(self, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
+    def _armed(self, spreads: Spreads, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
         """What runs in place of which module."""
-        return _owners(self.model, found, self._enclosed, trying)
+        return _owners(self.model, spreads, self._enclosed, trying)
 
     def enclose(self) -> bool:
         """Run by vmap what is around layers whose input all examples share, or what is around that again; False: nothing is.
@@ -80,7 +80,7 @@ class Engine:
         around modules that cannot be run example by example themselves, since they are given no examples, say.
         """
         inner = self._enclosed or self.tape.layout.lost or self.tape.layout.sharing()
-        outer = {near for it in inner if (near := _around(self.model, it)) is not None}
+        outer = {near for module in inner if (near := _around(self.model, module)) is not None}
         if not outer or outer == inner:
             return False
         self._enclosed = outer
@@ -131,7 +131,7 @@ class Engine:
 
     def _add(self, records: list[Record], clipping: Clipping, into: Tensor, scale: float) -> None:
         if isinstance(clipping, Encoded):
-            into.add_(clipping.encode(self._each(records)).sum(0), alpha=scale)
+            into.add_(clipping.encode(self._instantiated(records)).sum(0), alpha=scale)
             return
         groups = clipping.groups(records)
         norms = torch.stack([_total(self._lengths(group)) for group in groups])
@@ -142,24 +142,24 @@ class Engine:
             factors = _drop(records, norms, factors)
         self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
 
-    def _each(self, records: Sequence[Record]) -> Tensor:
+    def _instantiated(self, records: Sequence[Record]) -> Tensor:
         """The gradient of every unit, written out: [units, numbers], laid out like a buffer."""
-        each = torch.zeros(self.tape.units, self.size, dtype=torch.float32, device=self.parameters[0].device)
-        parts = each.split([p.numel() for p in self.parameters], dim=1)
+        gradients = torch.zeros(self.tape.units, self.size, dtype=torch.float32, device=self.parameters[0].device)
+        parts = gradients.split([p.numel() for p in self.parameters], dim=1)
         views = self.tape.views({p: part.view(-1, *p.shape) for p, part in zip(self.parameters, parts)})
         for record in records:
             for p, gradient in record.instantiate().items():
                 if gradient.shape[0] != self.tape.units:
                     raise InvalidValue(PART)
                 views[p].add_(gradient)
-        return each
+        return gradients
 
     def _lengths(self, group: Sequence[Record]) -> list[Tensor]:
         """The squared norms by record: one for each unit, or it is not known which unit they belong to."""
-        found = [record.longest() for record in group]
-        if any(each.shape != (self.tape.units,) for each in found):
+        norms = [record.longest() for record in group]
+        if any(norm.shape != (self.tape.units,) for norm in norms):
             raise InvalidValue(PART)
-        return found
+        return norms
 
     def _contract(self, weighted: Sequence[tuple[Record, Tensor]], into: Tensor) -> None:
         views = self.tape.views(self.views(into))
@@ -169,8 +169,8 @@ class Engine:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """The ordinary gradient of a loss, laid out like a buffer: what the fast way is compared with."""
-        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        whole = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(found, self.parameters)]
+        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        whole = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(gradients, self.parameters)]
         return torch.cat([g.flatten().float() for g in whole])
 
     def length(self, flat: Tensor) -> Tensor:
@@ -232,7 +232,7 @@ def _drop(records: Sequence[Record], norms: Tensor, factors: Tensor) -> Tensor:
 
 def _around(model: nn.Module, module: nn.Module) -> nn.Module | None:
     """The module that has this one and is called itself; the model has none around it."""
-    name = next((name for name, it in model.named_modules() if it is module), "")
+    name = next((name for name, other in model.named_modules() if other is module), "")
     while name:
         name = name.rpartition(".")[0]
         outer = model.get_submodule(name)
@@ -241,7 +241,9 @@ def _around(model: nn.Module, module: nn.Module) -> nn.Module | None:
     return None
 
 
-def _owners(model: nn.Module, found: Found, enclosed: set[nn.Module], trying: bool = False) -> list[tuple[nn.Module, Forward]]:
+def _owners(
+    model: nn.Module, spreads: Spreads, enclosed: set[nn.Module], trying: bool = False
+) -> list[tuple[nn.Module, Forward]]:
     """Every module that holds trained parameters of its own, with what to run in its place."""
     owners: list[tuple[nn.Module, Forward]] = []
     inside: set[int] = set()
@@ -252,8 +254,8 @@ def _owners(model: nn.Module, found: Found, enclosed: set[nn.Module], trying: bo
         if not (any(p.requires_grad for p in module.parameters()) if whole else own(module)):
             continue
         if make is None:
-            axes = found.get(module)
-            make = copied if whole else tried(found) if trying else spread_over(axes) if axes else copied
+            axes = spreads.get(module)
+            make = copied if whole else tried(spreads) if trying else spread_over(axes) if axes else copied
         if whole or make is copied:
             inside |= {id(child) for child in module.modules()}
         owners.append((module, make))

@@ -65,11 +65,11 @@ class CopiedRecord(Record):
     def instantiate(self) -> dict[Tensor, Tensor]:
         if not self._known:
             for p in self.parameters:
-                found = self.gradients.get(p)
+                gradient = self.gradients.get(p)
                 shape = (self.tape.units, *p.shape)
                 self._known[p] = (
-                    torch.zeros(shape, device=p.device) if found is None
-                    else found.reshape(-1, self.tape.rows, *p.shape).sum(1)
+                    torch.zeros(shape, device=p.device) if gradient is None
+                    else gradient.reshape(-1, self.tape.rows, *p.shape).sum(1)
                 )  # fmt: skip
         return self._known
 
@@ -106,40 +106,40 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         record = CopiedRecord(tape, trained.values())
         copies = {name: record.copy(p, p.ndim + 1) for name, p in trained.items()}
 
-        made: tuple[list[Any], Any] = ([], None)
+        outputs: tuple[list[Any], Any] = ([], None)
 
-        def one(parameters: dict[str, Tensor], *given: Any) -> list[Tensor]:
-            nonlocal made
-            single = [leaf[None] if axis == 0 and not several else leaf for leaf, axis in zip(given, axes)]
+        def run_example(parameters: dict[str, Tensor], *values: Any) -> list[Tensor]:
+            nonlocal outputs
+            single = [leaf[None] if axis == 0 and not several else leaf for leaf, axis in zip(values, axes)]
             its_args, its_kwargs = pytree.tree_unflatten(single, shape)
             out = functional_call(_Plain(module), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs)
-            made = pytree.tree_flatten(out)
-            tensors = [leaf for leaf in made[0] if isinstance(leaf, Tensor)]
+            outputs = pytree.tree_flatten(out)
+            tensors = [leaf for leaf in outputs[0] if isinstance(leaf, Tensor)]
             return tensors if several else [leaf.squeeze(0) for leaf in tensors]
 
-        each = vmap(one, in_dims=(0, *axes), randomness="different")
+        batched = vmap(run_example, in_dims=(0, *axes), randomness="different")
         with _no_fast_path(), _no_warnings(), _Padding(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
             try:
-                found = each(copies, *leaves)
+                result = batched(copies, *leaves)
             except RuntimeError:
                 kind = next(iter(copies.values())).device.type
                 if not torch.is_autocast_enabled(kind):
                     raise
                 with torch.autocast(kind, enabled=False):  # under vmap autocast forgets some operations; then none is narrow
-                    found = each(copies, *map(_widened, leaves))
+                    result = batched(copies, *map(_widened, leaves))
         tape.add(record)
-        tensors = iter(leaf.flatten(0, 1) if several and leaf.ndim > 1 else leaf for leaf in found)
+        tensors = iter(leaf.flatten(0, 1) if several and leaf.ndim > 1 else leaf for leaf in result)
         # vmap gives nothing else back: None, say, is as the last example had it
-        return pytree.tree_unflatten([next(tensors) if isinstance(leaf, Tensor) else leaf for leaf in made[0]], made[1])
+        return pytree.tree_unflatten([next(tensors) if isinstance(leaf, Tensor) else leaf for leaf in outputs[0]], outputs[1])
 
     return forward
 
 
 def _why(module: nn.Module, error: Exception) -> str:
-    told = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    message = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return (
         f"{type(module).__name__} holds parameters and no layer of its kind is known here, so it is run example by example "
-        f"under torch.func.vmap, where it fails: {told}. "
+        f"under torch.func.vmap, where it fails: {message}. "
         "Write its forward with other operations, none of which changes a tensor in place or chooses by value; if it renews "
         "buffers in every forward, as spectral_norm does, put it into eval mode; or fix its parameters (requires_grad_(False))."
     )
@@ -151,13 +151,13 @@ class _Padding(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not F.embedding:
             return func(*args, **(kwargs or {}))
-        given = inspect.signature(F.embedding).bind(*args, **(kwargs or {}))
-        chosen, table, padding = given.arguments["input"], given.arguments["weight"], given.arguments.get("padding_idx")
-        given.arguments["padding_idx"] = None
-        found = F.embedding(*given.args, **given.kwargs)
+        bound = inspect.signature(F.embedding).bind(*args, **(kwargs or {}))
+        chosen, table, padding = bound.arguments["input"], bound.arguments["weight"], bound.arguments.get("padding_idx")
+        bound.arguments["padding_idx"] = None
+        rows = F.embedding(*bound.args, **bound.kwargs)
         if padding is None:
-            return found
-        return torch.where((chosen == padding % table.shape[0])[..., None], found.detach(), found)
+            return rows
+        return torch.where((chosen == padding % table.shape[0])[..., None], rows.detach(), rows)
 
 
 @contextmanager
@@ -222,8 +222,8 @@ def with_hooks(module: nn.Module, forward: Callable[..., Any], args: Any, kwargs
 
 def computed(module: nn.Module) -> list[str]:
     """What hooks before the forward compute from parameters: the old weight_norm and spectral_norm, and pruning."""
-    kept = vars(module).items() if module._forward_pre_hooks else ()
-    return [name for name, it in kept if isinstance(it, Tensor) and it.requires_grad]
+    attributes = vars(module).items() if module._forward_pre_hooks else ()
+    return [name for name, value in attributes if isinstance(value, Tensor) and value.requires_grad]
 
 
 # ---- by an axis of examples ------------------------------------------------------------------------------------------
@@ -254,11 +254,11 @@ LISTS = (nn.ParameterList, nn.ParameterDict)  # parameters of the module that ha
 
 def own(module: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters that a module's own forward uses, those in lists included."""
-    found = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+    result = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
     for name, child in module.named_children():
         if isinstance(child, LISTS):
-            found |= {f"{name}.{inner}": p for inner, p in own(child).items()}
-    return found
+            result |= {f"{name}.{inner}": p for inner, p in own(child).items()}
+    return result
 
 
 @contextmanager
@@ -292,15 +292,15 @@ def spread_over(axes: int) -> Forward:
 
 # ---- which of the two ------------------------------------------------------------------------------------------------
 
-Found = dict[nn.Module, int | None]  # over how many axes a module's parameters spread; None: only vmap is right
+Spreads = dict[nn.Module, int | None]  # over how many axes a module's parameters spread; None: only vmap is right
 
 
-def tried(found: Found) -> Forward:
+def tried(spreads: Spreads) -> Forward:
     """The module's own forward, which on the way finds out over how many axes its parameters can be spread."""
 
     def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         plain, trained = type(module).forward, own(module)
-        seen: set[Any] = set()  # what it was tried on; modules inside others are run many times
+        tried_shapes: set[Any] = set()  # what it was tried on; modules inside others are run many times
 
         def run(held: Mapping[str, Tensor], args: Any, kwargs: Any) -> Any:
             seed = torch.initial_seed() % 2**63
@@ -310,12 +310,12 @@ def tried(found: Found) -> Forward:
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             shapes = (tape.examples, *(getattr(leaf, "shape", None) for leaf in pytree.tree_leaves((args, kwargs))))
-            if shapes not in seen and found.get(module, 0) is not None:
-                seen.add(shapes)
-                candidates = range(2, MOST_AXES + 1) if module not in found else [found[module]]
+            if shapes not in tried_shapes and spreads.get(module, 0) is not None:
+                tried_shapes.add(shapes)
+                candidates = range(2, MOST_AXES + 1) if module not in spreads else [spreads[module]]
                 with torch.autograd.graph.saved_tensors_hooks(Tensor.detach, _same):  # in a checkpoint, nothing is run again
                     y = run({}, args, kwargs)
-                    found[module] = next((n for n in candidates if n and _right(n, y, args, kwargs)), None)
+                    spreads[module] = next((n for n in candidates if n and _right(n, y, args, kwargs)), None)
             return plain(module, *args, **kwargs)
 
         def _right(axes: int, wanted: Any, args: Any, kwargs: Any) -> bool:
@@ -342,17 +342,17 @@ def _outputs(y: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(y) if isinstance(leaf, Tensor) and leaf.requires_grad]
 
 
-def _attributed(wanted: list[Tensor], found: list[Tensor], own: list[Tensor], copies: list[Tensor], examples: int) -> bool:
+def _attributed(wanted: list[Tensor], actual: list[Tensor], own: list[Tensor], copies: list[Tensor], examples: int) -> bool:
     """Whether the outputs are the same, and every example's gradient is in its own copies alone, and right."""
-    if not wanted or len(wanted) != len(found) or any(y.shape != z.shape for y, z in zip(wanted, found)):
+    if not wanted or len(wanted) != len(actual) or any(y.shape != z.shape for y, z in zip(wanted, actual)):
         return False
-    if any(not y.ndim or y.shape[0] != examples for y in found) or not all(map(_near, found, wanted)):
+    if any(not y.ndim or y.shape[0] != examples for y in actual) or not all(map(_near, actual, wanted)):
         return False
     for i in range(examples):
         directions = [torch.randn_like(y[i]) for y in wanted]
-        each = torch.autograd.grad([y[i] for y in wanted], own, directions, retain_graph=True, allow_unused=True)
-        spread_out = torch.autograd.grad([y[i] for y in found], copies, directions, retain_graph=True, allow_unused=True)
-        for g, copy in zip(each, spread_out):
+        expected = torch.autograd.grad([y[i] for y in wanted], own, directions, retain_graph=True, allow_unused=True)
+        spread_out = torch.autograd.grad([y[i] for y in actual], copies, directions, retain_graph=True, allow_unused=True)
+        for g, copy in zip(expected, spread_out):
             if g is None or copy is None:
                 if g is not None or copy is not None:
                     return False
@@ -363,12 +363,12 @@ def _attributed(wanted: list[Tensor], found: list[Tensor], own: list[Tensor], co
     return True
 
 
-def _near(one: Tensor, other: Tensor) -> bool:
+def _near(value: Tensor, other: Tensor) -> bool:
     """Equal up to rounding; what this must tell apart is wrong by the whole of it."""
-    one, other = one.detach(), other.detach()
+    value, other = value.detach(), other.detach()
     scale = float(other.abs().max()) if other.numel() else 0.0
-    share = 0.03 if torch.is_autocast_enabled(one.device.type) else 1e-4
-    return bool(torch.allclose(one, other, rtol=0.0, atol=share * scale))
+    share = 0.03 if torch.is_autocast_enabled(value.device.type) else 1e-4
+    return bool(torch.allclose(value, other, rtol=0.0, atol=share * scale))
 
 
 def _cuda(own: Mapping[str, Tensor]) -> list[torch.device]:

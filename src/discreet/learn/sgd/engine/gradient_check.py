@@ -47,18 +47,18 @@ def check_gradients(engine: Engine, losses: Losses, make: Make) -> None:
         if beside:
             _of_any_size_on_average(engine, losses, make)
         with engine.recording(MORE * engine.rows):
-            found = engine.buffer()
+            summed = engine.buffer()
             together = with_gradient(_fixed(losses, batch))
-            engine.add(together, TINY, found, 1.0 / engine.processes)  # all of them add the same
-        whole, rest, sizes = float(engine.length(found)), found.clone(), []
-        for here, flat, size in _one_by_one(engine, losses, batch, beside):
+            engine.add(together, TINY, summed, 1.0 / engine.processes)  # all of them add the same
+        whole, rest, sizes = float(engine.length(summed)), summed.clone(), []
+        for alone, flat, size in _one_by_one(engine, losses, batch, beside):
             own, together = together.detach()[: engine.rows], together[engine.rows :]
-            _of_any_size(own, here, tolerance(engine) * (1e-3 + here.abs().nan_to_num(0.0, 0.0).max()))
+            _of_any_size(own, alone, tolerance(engine) * (1e-3 + alone.abs().nan_to_num(0.0, 0.0).max()))
             sizes.append(float(size))
             rest -= flat
         finite, apart, allowed = all(map(math.isfinite, sizes)), float(engine.length(rest)), tolerance(engine) * whole + 1e-12
         if finite and _narrow(engine) and allowed < apart <= min(ROUNDINGS * _rounding(engine, losses, batch, beside), whole):
-            apart = one_after_another(engine, losses, batch, found, sizes)
+            apart = one_after_another(engine, losses, batch, summed, sizes)
         if finite and not apart <= allowed:
             repeated(_fixed(losses, batch).detach(), _fixed(losses, batch).detach())
             raise InvalidValue(
@@ -89,18 +89,18 @@ def _one_by_one(engine: Engine, losses: Losses, batch: Any, beside: bool) -> Ite
     for unit in range(MORE):
         own = slice(unit * engine.rows, (unit + 1) * engine.rows)
         part = batch if beside else pytree.tree_map(lambda leaf, own=own: leaf[own], batch)
-        here = _fixed(losses, part)[own if beside else slice(None)]
-        flat = engine.gradient(here.sum())
+        own_losses = _fixed(losses, part)[own if beside else slice(None)]
+        flat = engine.gradient(own_losses.sum())
         size = engine.length(flat)
-        yield here.detach(), flat.mul_(TINY.factors(size.square())), size
+        yield own_losses.detach(), flat.mul_(TINY.factors(size.square())), size
 
 
-def one_after_another(engine: Engine, losses: Losses, batch: Any, found: Tensor, sizes: list[float]) -> float:
+def one_after_another(engine: Engine, losses: Losses, batch: Any, summed: Tensor, sizes: list[float]) -> float:
     """How far the engine's sum is from its sums of one unit's losses, all units there; or, if that is more, how far one of
     those is from being as long as a clipped unit. Parts given to a wrong unit are clipped apart, and that shows."""
-    rest, far = found.clone(), 0.0
+    rest, far = summed.clone(), 0.0
     for unit, size in enumerate(sizes):
-        only = torch.zeros(MORE * engine.rows, device=found.device)
+        only = torch.zeros(MORE * engine.rows, device=summed.device)
         only[unit * engine.rows : (unit + 1) * engine.rows] = 1.0
         with engine.recording(MORE * engine.rows):
             lone = engine.buffer()
@@ -113,17 +113,17 @@ def one_after_another(engine: Engine, losses: Losses, batch: Any, found: Tensor,
 def _rounding(engine: Engine, losses: Losses, batch: Any, beside: bool) -> float:
     """How far the sum moves when every weight moves by as little as bfloat16 can tell: deep networks make much of that."""
     generator, moved = torch.Generator().manual_seed(2), engine.buffer()  # the same in every process
-    kept = [(it, it.clone()) for it in map(local, engine.parameters)]
+    saved = [(weight, weight.clone()) for weight in map(local, engine.parameters)]
     for _, flat, _ in _one_by_one(engine, losses, batch, beside):
         moved += flat
     try:
-        for it, _ in kept:
-            it.mul_(1 + NARROW[torch.bfloat16] * torch.randn(it.shape, generator=generator).sign().to(it.device))
+        for weight, _ in saved:
+            weight.mul_(1 + NARROW[torch.bfloat16] * torch.randn(weight.shape, generator=generator).sign().to(weight.device))
         for _, flat, _ in _one_by_one(engine, losses, batch, beside):
             moved -= flat
     finally:
-        for it, before in kept:
-            it.copy_(before)
+        for weight, before in saved:
+            weight.copy_(before)
     return float(engine.length(moved))
 
 
@@ -144,7 +144,9 @@ def _of_any_size_on_average(engine: Engine, losses: Losses, make: Make) -> None:
     torch.manual_seed(0)
     crowd = make(CROWD * engine.rows)
     unit = pytree.tree_map(lambda leaf: leaf[: engine.rows], crowd)
-    together, alone = (torch.stack([losses(copied(it))[: engine.rows] for _ in range(DRAWS)]) for it in (crowd, unit))
+    together, alone = (
+        torch.stack([losses(copied(examples))[: engine.rows] for _ in range(DRAWS)]) for examples in (crowd, unit)
+    )
     error = ((together.var(0) + alone.var(0)) / DRAWS).sqrt()
     middle = alone.mean(0)
     _of_any_size(together.mean(0), middle, 5 * error + tolerance(engine) * (1e-3 + middle.abs().nan_to_num(0.0, 0.0).max()))
@@ -189,8 +191,8 @@ def local(parameter: Tensor) -> Tensor:
     return getattr(parameter, "_local_tensor", parameter).detach()
 
 
-def close(one: Tensor, other: Tensor) -> bool:
-    both = torch.isfinite(one) & torch.isfinite(other)
-    return bool(torch.allclose(one[both], other[both], rtol=SAME, atol=SAME)) and bool(
-        (torch.isfinite(one) == torch.isfinite(other)).all()
+def close(value: Tensor, other: Tensor) -> bool:
+    both = torch.isfinite(value) & torch.isfinite(other)
+    return bool(torch.allclose(value[both], other[both], rtol=SAME, atol=SAME)) and bool(
+        (torch.isfinite(value) == torch.isfinite(other)).all()
     )

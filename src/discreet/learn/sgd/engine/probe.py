@@ -74,24 +74,24 @@ def probe(engine: Engine, losses: Losses, make: Make, *, alone: bool = False) ->
 def nonzero_init(engine: Engine) -> Iterator[None]:
     """While this is open, parameters that are all 0 are random: nothing behind them could be seen otherwise."""
     generator = torch.Generator().manual_seed(1)  # the same in every process
-    zeros = [it for p in engine.parameters if not bool((it := local(p)).any())]
+    zeros = [tensor for p in engine.parameters if not bool((tensor := local(p)).any())]
     try:
-        for it in zeros:
-            it.copy_(0.1 * torch.randn(it.shape, generator=generator))
+        for tensor in zeros:
+            tensor.copy_(0.1 * torch.randn(tensor.shape, generator=generator))
         yield
     finally:
-        for it in zeros:
-            it.zero_()
+        for tensor in zeros:
+            tensor.zero_()
 
 
 def finite_examples(engine: Engine, losses: Losses, make: Make) -> Make:
     """Made-up examples whose loss is a number: normal ones, or else positive ones below 1 (logarithms, roots, shares)."""
     examples = MORE * engine.rows
-    for one in (make, lambda count: pytree.tree_map(_between, make(count))):
+    for maker in (make, lambda count: pytree.tree_map(_between, make(count))):
         with torch.no_grad():
-            found = checked(losses(one(examples)), examples)
-        if bool(torch.isfinite(found).all()):
-            return one
+            values = checked(losses(maker(examples)), examples)
+        if bool(torch.isfinite(values).all()):
+            return maker
     raise InvalidValue(
         "The loss of made-up examples is NaN or infinite, so it cannot be tried whether examples influence each other. Normal "
         "numbers and numbers between 0 and 1 were tried as inputs; make model and loss give numbers for either of them "
@@ -106,19 +106,19 @@ def _between(leaf: Tensor) -> Tensor:
 def probe_augment(augment: Callable[[Any], Any], inputs: Any, rows: int) -> None:
     """Refuse an augmentation that puts something of one unit into another, such as mixing examples of a batch."""
 
-    def of(given: Any) -> list[Tensor]:
+    def of(batch: Any) -> list[Tensor]:
         torch.manual_seed(0)
-        return pytree.tree_leaves(augment(pytree.tree_map(lambda leaf: leaf.clone(), given)))
+        return pytree.tree_leaves(augment(pytree.tree_map(lambda leaf: leaf.clone(), batch)))
 
     with torch.random.fork_rng():
         before, again = of(inputs), of(inputs)
         after = of(pytree.tree_map(lambda leaf: _first_changed(leaf, rows, 1.0), inputs))
-    if not all(_equal(one, other) for one, other in zip(before, again)):
+    if not all(_equal(value, other) for value, other in zip(before, again)):
         raise InvalidValue(
             "augment gives something else when it is called again with torch's generator as it was, so it cannot be tried "
             "whether it mixes examples. Let it draw all its randomness from torch (torch.rand, torch.randint, …)."
         )
-    if any(one.shape != other.shape or not _equal(one[rows:], other[rows:]) for one, other in zip(before, after)):
+    if any(value.shape != other.shape or not _equal(value[rows:], other[rows:]) for value, other in zip(before, after)):
         raise InvalidValue(
             "augment puts something of one example into another (as mixup does), so clipping each unit's gradient bounds "
             "nothing. Change every example by itself; mixing the copies of one row with each other is allowed."
@@ -151,12 +151,12 @@ def _no_batch_norm(model: nn.Module) -> None:
             where = f"The layer {name!r} of the model" if name else "The model"
             raise InvalidValue(
                 f"{where} is {type(module).__name__}, which mixes the examples of a batch: one unit would change the gradients "
-                f"of all. Replace it by {_instead(module)}"
+                f"of all. Replace it by {_group_norm_replacement(module)}"
                 f"{'' if 'Sync' in type(module).__name__ else ', or freeze it with .eval()'}."
             )
 
 
-def _instead(module: Any) -> str:
+def _group_norm_replacement(module: Any) -> str:
     """A layer that takes what a BatchNorm took. A group has several channels where it can: one channel alone would be an
     instance norm, and fails where there is one number per channel.
     """
@@ -172,12 +172,12 @@ def _alone(engine: Engine, losses: Losses, make: Make) -> bool:
     """Change the first unit, gently, and wildly up and down: no other loss may move. Returns whether rows were left alone."""
     rows, examples = engine.rows, max(MORE, min(CROWD, 4 * CROWD // engine.rows)) * engine.rows
     batch = make(examples)
-    given = copied(batch)
+    untouched = copied(batch)
     seed = torch.initial_seed() % 2**63
     with torch.no_grad():
         torch.manual_seed(seed)
-        before = checked(losses(given), examples)
-        gentle = not any(leaf._version for leaf in pytree.tree_leaves(given))
+        before = checked(losses(untouched), examples)
+        gentle = not any(leaf._version for leaf in pytree.tree_leaves(untouched))
         for size in (1.0, 1e3, -1e3):
             other = pytree.tree_map(lambda leaf, size=size: _first_changed(leaf, rows, size), batch)
             torch.manual_seed(seed)
@@ -219,21 +219,21 @@ def checked(losses: Any, examples: int) -> Tensor:
     """The losses, if there is one for each example."""
     if not isinstance(losses, Tensor) or losses.shape != (examples,):
         raise InvalidValue(
-            f"loss must give one number for each example, a tensor of one axis; got {_found(losses)}. "
+            f"loss must give one number for each example, a tensor of one axis; got {_described(losses)}. "
             "Use reduction='none', and for sequences take the mean over positions: loss.mean(1)."
         )
     return losses
 
 
-def _found(losses: Any) -> str:
+def _described(losses: Any) -> str:
     """What came instead, in words: how many examples there are in a batch is private."""
     if not isinstance(losses, Tensor):
         return type(losses).__name__
     return {0: "a single number", 1: "more or fewer of them than examples"}.get(losses.ndim, f"a tensor of {losses.ndim} axes")
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return bool(torch.equal(one, other)) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+def _equal(value: Tensor, other: Tensor) -> bool:
+    return bool(torch.equal(value, other)) or bool(((value == other) | (value.isnan() & other.isnan())).all())
 
 
 def _cuda(engine: Engine) -> list[torch.device]:
@@ -259,7 +259,7 @@ def check_training_mode(engine: Engine, losses: Losses, make: Make) -> None:
     """Refuse a model in which one unit adds more than the clip norm, as it is run in training."""
     if not any(module.training for module in engine.model.modules()):
         return  # the gradient check saw it in this mode
-    devices = [it for it in {p.device for p in engine.parameters} if it.type == "cuda"]
+    devices = [device for device in {p.device for p in engine.parameters} if device.type == "cuda"]
     with torch.random.fork_rng(devices=devices), nonzero_init(engine), eagerly():
         torch.manual_seed(0)
         units = max(FEWEST, min(MOST, EXAMPLES // engine.rows))
@@ -277,22 +277,22 @@ def _of_one(engine: Engine, losses: Losses, batch: Any, only: Tensor) -> float:
     """How long the sum is where the losses of one unit alone count, all units there."""
     with engine.recording(len(only)):
         lone = engine.buffer()
-        found = losses(copied(batch))
-        engine.add(found * only.to(found.device), RESCALED, lone, 1.0 / engine.processes)
+        unit_losses = losses(copied(batch))
+        engine.add(unit_losses * only.to(unit_losses.device), RESCALED, lone, 1.0 / engine.processes)
     return float(engine.length(lone))
 
 
 def program_differs(engine: Engine, losses: Losses, program: Callable[[Any], Any], make: Make) -> str | None:
     """How the clipped sums of a recorded program differ from those of the code, for the user; None where they do not."""
-    devices = [it for it in {p.device for p in engine.parameters} if it.type == "cuda"]
+    devices = [device for device in {p.device for p in engine.parameters} if device.type == "cuda"]
     with torch.random.fork_rng(devices=devices), nonzero_init(engine), eagerly():
         batch = finite_examples(engine, losses, make)(MORE * engine.rows)
         wanted = _summed(engine, losses, batch)
         try:
-            found = _summed(engine, program, batch)
+            actual = _summed(engine, program, batch)
         except Exception as error:  # whatever an operation makes of shapes that the engine gives it
             return f"the recorded operations cannot be run on it: {type(error).__name__}"
-        apart, size = float(engine.length(found - wanted)), float(engine.length(wanted))
+        apart, size = float(engine.length(actual - wanted)), float(engine.length(wanted))
     return "the recorded operations give other gradients" if apart > tolerance(engine) * size + 1e-12 else None
 
 

@@ -102,15 +102,15 @@ class Tape:
         part = Part(root, start, root.shape[0] if stop is None else stop, transposed)
         key = (id(root), part.start, part.stop, transposed)
         if key not in self._made:
-            made = self._made[key] = part.of(root.detach()).requires_grad_(root.requires_grad)
-            self.parts[made] = part
+            view = self._made[key] = part.of(root.detach()).requires_grad_(root.requires_grad)
+            self.parts[view] = part
         return self._made[key]
 
     def views(self, views: Views) -> Views:
         """Where sums are added up, for parts of parameters too."""
         if not self.parts:
             return views
-        return {**views, **{made: part.of(views[part.root]) for made, part in self.parts.items() if part.root in views}}
+        return {**views, **{view: part.of(views[part.root]) for view, part in self.parts.items() if part.root in views}}
 
     def clear(self) -> None:
         for record in self.records:  # whoever keeps the losses keeps the graph, which knows the records
@@ -164,18 +164,18 @@ class Layout:
         """What did not change with the number of examples is shared by them; an axis that did holds them."""
         self.learning = False
         self._second = {
-            place for place, seen in self._starts.items()
-            if len({examples for examples, _, _ in seen}) > 1 and len({first for _, first, _ in seen}) == 1
-            and all(second == examples for examples, _, second in seen)
+            place for place, sizes in self._starts.items()
+            if len({examples for examples, _, _ in sizes}) > 1 and len({first for _, first, _ in sizes}) == 1
+            and all(second == examples for examples, _, second in sizes)
         }  # fmt: skip
         self._shared = {
-            place for place, seen in self._seen.items()
-            if len({examples for examples, _ in seen}) > 1 and len({first for _, first in seen}) == 1
+            place for place, sizes in self._seen.items()
+            if len({examples for examples, _ in sizes}) > 1 and len({first for _, first in sizes}) == 1
         }  # fmt: skip
         self._times = {
-            place: next(first // examples for examples, first in seen) for place, seen in self._seen.items()
-            if len({examples for examples, _ in seen}) > 1 and len({first / examples for examples, first in seen}) == 1
-            and all(first > examples and not first % examples for examples, first in seen)
+            place: next(first // examples for examples, first in sizes) for place, sizes in self._seen.items()
+            if len({examples for examples, _ in sizes}) > 1 and len({first / examples for examples, first in sizes}) == 1
+            and all(first > examples and not first % examples for examples, first in sizes)
         }  # fmt: skip
 
 
@@ -198,9 +198,9 @@ class Record:
 
     def longest(self) -> Tensor:
         """The squared norms, with room for what rounding in a narrow type adds to the gradients themselves."""
-        found, gradient = self.squared_norms(), self.__dict__.get("gradient")
+        norms, gradient = self.squared_norms(), self.__dict__.get("gradient")
         more = 0.0 if gradient is None else slack(gradient)
-        return found * (1 + more) ** 2 if more else found
+        return norms * (1 + more) ** 2 if more else norms
 
     def reached(self) -> bool:
         """Whether the losses depend on this use; an output that goes nowhere brings no gradient back."""
@@ -209,8 +209,8 @@ class Record:
     def blank(self, good: Tensor) -> None:
         """Forget the units that are not good: zero times infinity is not zero."""
         for name in ("x", "gradient"):
-            if isinstance(it := getattr(self, name, None), Tensor):
-                setattr(self, name, blanked(it, good))
+            if isinstance(tensor := getattr(self, name, None), Tensor):
+                setattr(self, name, blanked(tensor, good))
         for name in ("_kept", "_known"):
             if known := getattr(self, name, None):
                 setattr(self, name, {p: blanked(g, good) for p, g in known.items()})
@@ -235,7 +235,7 @@ def gram(x: Tensor) -> Tensor:
     return torch.bmm(x, x.mT, out_dtype=torch.float32) if x.is_cuda else torch.bmm(x.float(), x.float().mT)
 
 
-def from_grams(one: Tensor, other: Tensor, like: Tensor) -> Tensor:
+def from_grams(first: Tensor, second: Tensor, like: Tensor) -> Tensor:
     """The squared norm per unit of a sum of outer products, from the Grams of its two sides; never below the truth.
 
     Positions can cancel, and then the difference of large numbers is all rounding: it may come out as 0, or below, for a
@@ -243,9 +243,9 @@ def from_grams(one: Tensor, other: Tensor, like: Tensor) -> Tensor:
     that the norm can have, which is reached where no position cancels another. Small numbers on one side that meet large ones
     on the other vanish from the one Gram: every position counts as long enough for that (`ROOM`).
     """
-    found = torch.linalg.vecdot(one.flatten(1), other.flatten(1).to(one.dtype))
-    sizes = (one.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM) * (other.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM)
-    return found.clamp_min_(0) + hidden(like) * sizes.sqrt_().sum(1).square_()
+    norms = torch.linalg.vecdot(first.flatten(1), second.flatten(1).to(first.dtype))
+    sizes = (first.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM) * (second.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM)
+    return norms.clamp_min_(0) + hidden(like) * sizes.sqrt_().sum(1).square_()
 
 
 def hidden(x: Tensor) -> float:
@@ -261,28 +261,28 @@ def squared(gradients: Mapping[Any, Tensor]) -> Tensor:
     return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
 
-def weighted(each: Tensor, factors: Tensor) -> Tensor:
+def weighted(gradients: Tensor, factors: Tensor) -> Tensor:
     """The sum of [units, numbers], each unit times its factor, added up in float32 whatever the type."""
-    if each.dtype in NARROW and each.is_cuda:
-        return torch.mm(factors.to(each.dtype)[None], each, out_dtype=torch.float32)[0]
-    wide = torch.promote_types(each.dtype, torch.float32)
-    return factors.to(wide) @ each.to(wide)
+    if gradients.dtype in NARROW and gradients.is_cuda:
+        return torch.mm(factors.to(gradients.dtype)[None], gradients, out_dtype=torch.float32)[0]
+    wide = torch.promote_types(gradients.dtype, torch.float32)
+    return factors.to(wide) @ gradients.to(wide)
 
 
-def blanked(it: Tensor, good: Tensor) -> Tensor:
+def blanked(tensor: Tensor, good: Tensor) -> Tensor:
     """The tensor, units first, with zeros for those that are not good."""
-    each = it.reshape(good.shape[0], -1)
-    return torch.where(good[:, None], each, torch.zeros_like(each)).reshape(it.shape)
+    flat = tensor.reshape(good.shape[0], -1)
+    return torch.where(good[:, None], flat, torch.zeros_like(flat)).reshape(tensor.shape)
 
 
 def add_instantiated(gradients: Mapping[Tensor, Tensor], factors: Tensor, into: Views) -> None:
     for parameter, gradient in gradients.items():
         view = into[parameter]
-        each, factors = gradient.reshape(len(gradient), -1).to(view.dtype), factors.to(view.dtype)
+        flat, factors = gradient.reshape(len(gradient), -1).to(view.dtype), factors.to(view.dtype)
         if view.is_contiguous():
-            view.view(-1).addmv_(each.mT, factors)
+            view.view(-1).addmv_(flat.mT, factors)
         else:  # a parameter seen transposed
-            view.add_((factors @ each).view(view.shape))
+            view.add_((factors @ flat).view(view.shape))
 
 
 Forward = Callable[[nn.Module, Tape], Callable[..., Any]]  # makes a module's forward for one step

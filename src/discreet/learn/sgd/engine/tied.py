@@ -78,7 +78,7 @@ def joined(records: Sequence[Record], parts: Mapping[Tensor, Part]) -> list[Reco
             groups[other] = []
         groups[home].append(record)
         where.update(dict.fromkeys(record.parameters, home))
-    return [_one(group) for group in groups if group]
+    return [_merge(group) for group in groups if group]
 
 
 def _placed(records: Sequence[Record], parts: Mapping[Tensor, Part]) -> Sequence[Record]:
@@ -99,14 +99,14 @@ def _overlap(spans: list[tuple[int, int]]) -> bool:
     return any(end > start for (_, end), (start, _) in pairwise(sorted(spans)))
 
 
-def _one(group: list[Record]) -> Record:
+def _merge(group: list[Record]) -> Record:
     alike: dict[tuple[type, tuple[int, ...]], list[Record]] = {}
     for record in group:
         alike.setdefault((type(record), tuple(map(id, record.parameters))), []).append(record)
-    left = [record for records in alike.values() for record in _folded(records)]
-    if len(left) == 2:
-        left = _pair(left[0], left[1])
-    return left[0] if len(left) == 1 else Joined(left)
+    merged = [record for records in alike.values() for record in _folded(records)]
+    if len(merged) == 2:
+        merged = _pair(merged[0], merged[1])
+    return merged[0] if len(merged) == 1 else Joined(merged)
 
 
 def _folded(records: list[Record]) -> list[Record]:
@@ -119,8 +119,8 @@ def _folded(records: list[Record]) -> list[Record]:
     return records
 
 
-def _pair(one: Record, other: Record | None = None) -> list[Record]:
-    if other is None:
-        return [one]
-    both = one.join(other) or other.join(one)
-    return [one, other] if both is None else [both]
+def _pair(first: Record, second: Record | None = None) -> list[Record]:
+    if second is None:
+        return [first]
+    both = first.join(second) or second.join(first)
+    return [first, second] if both is None else [both]

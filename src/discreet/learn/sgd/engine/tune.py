@@ -99,9 +99,9 @@ def of_images(record: Images, ways: Sequence[str], layer: Hashable) -> str:
     x, rows = record.x, record.tape.rows
     units = min(x.shape[0] // rows, SOME.get(x.device.type, 32))
     shape = (layer, units.bit_length(), x.shape[1:], x.dtype, rows)
-    found = known(ways, shape, x.device)
-    if found is not None or units < FEW:
-        return found or ways[0]
+    known_way = known(ways, shape, x.device)
+    if known_way is not None or units < FEW:
+        return known_way or ways[0]
     x, g = x[: units * rows], record.gradient[: units * rows]
     factors = torch.ones(units, device=x.device)
     into = {p: torch.zeros_like(p, dtype=torch.float32) for p in record.parameters}

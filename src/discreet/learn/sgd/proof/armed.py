@@ -59,9 +59,9 @@ class Armed:
         except NotProven as error:
             self._fail(str(error))
             return
-        if any(it.layout is not None and (it.layout.dim or it.layout.outer != 1) for _, it in values):
+        if any(argument.layout is not None and (argument.layout.dim or argument.layout.outer != 1) for _, argument in values):
             self._turned.add(self._names[module])
-        if layer and any(it.kind == PUBLIC for _, it in values):
+        if layer and any(argument.kind == PUBLIC for _, argument in values):
             self._odd.add(self._names[module])
         for leaf, value in values if layer else []:
             if why := _odd(module, leaf, value, ours, self._seen):
@@ -93,7 +93,7 @@ def checked(model: nn.Module, fail: Callable[[str], Any]) -> Iterator[None]:
                 module.__dict__["forward"] = forward
 
 
-def _odd(module: nn.Module, leaf: Tensor, value: Value, ours: bool, seen: dict[Any, set[Any]]) -> str | None:
+def _odd(module: nn.Module, leaf: Tensor, value: Value, ours: bool, places: dict[Any, set[Any]]) -> str | None:
     """What the engine would not see of one tensor that a layer is given."""
     layout = value.layout
     if value.kind == MIXED:
@@ -109,7 +109,7 @@ def _odd(module: nn.Module, leaf: Tensor, value: Value, ours: bool, seen: dict[A
     where = None if layout is None else (layout.dim, 0 if turns else layout.inner)
     rest = str(tuple(leaf.shape[:1] if layout is not None and layout.dim else leaf.shape[1:]))
     for place in ((module, "shape", rest), *([(module, "axes", leaf.ndim)] if turns and where is not None else [])):
-        seen.setdefault(place, set()).add(where)
-        if len(seen[place]) > 1 and not isinstance(module, ORDERED):
+        places.setdefault(place, set()).add(where)
+        if len(places[place]) > 1 and not isinstance(module, ORDERED):
             return BOTH
     return None

@@ -34,18 +34,18 @@ class Call:
     def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
         self.func, self.out = func, out
         self.name = base_name(func)
-        self.given = bound(func, args, kwargs)
-        self.tensors = [leaf for leaf in pytree.tree_leaves(self.given) if isinstance(leaf, Tensor)]
+        self.arguments = bound(func, args, kwargs)
+        self.tensors = [leaf for leaf in pytree.tree_leaves(self.arguments) if isinstance(leaf, Tensor)]
         self.values = [known(t) for t in self.tensors]
         self.kinds = {value.kind for value in self.values}
 
     def __getitem__(self, name: str) -> Any:
-        return self.given.get(name)
+        return self.arguments.get(name)
 
     def of(self, name: str) -> Value | None:
         """What is known of a tensor argument; None where it was not given."""
-        it = self.given.get(name)
-        return known(it) if isinstance(it, Tensor) else None
+        argument = self.arguments.get(name)
+        return known(argument) if isinstance(argument, Tensor) else None
 
     def layout(self, name: str) -> Layout | None:
         value = self.of(name)
@@ -61,14 +61,14 @@ class Call:
 
     def no_sizes(self, *shapes: str) -> None:
         """No number that the operation computes with knows the size of the batch; those that are shapes may."""
-        leaves = pytree.tree_leaves({k: v for k, v in self.given.items() if k not in SHAPES and k not in shapes})
+        leaves = pytree.tree_leaves({k: v for k, v in self.arguments.items() if k not in SHAPES and k not in shapes})
         if any(symbolic(leaf) for leaf in leaves):
             raise NotProven("the size of the batch is used as a number")
 
     def only_shapes(self, name: str) -> None:
         """No argument knows the size of the batch but those that say the shape of what comes out, by the table SIZES."""
         allowed = SIZES.get(name, frozenset())
-        leaves = pytree.tree_leaves({key: given for key, given in self.given.items() if key not in allowed})
+        leaves = pytree.tree_leaves({key: argument for key, argument in self.arguments.items() if key not in allowed})
         if any(symbolic(leaf) for leaf in leaves):
             raise NotProven("the size of the batch is used as a number")
 
@@ -77,7 +77,7 @@ class Call:
         layouts = [self.layout(name) for name in names if self[name] is not None]
         if not layouts or None in layouts or not all(self.of(n).kind == ROWS for n in names if self[n] is not None):  # type: ignore[union-attr]
             raise NotProven("some of what meets here is rows of examples and some is not")
-        return merged([it for it in layouts if it is not None])
+        return merged([layout for layout in layouts if layout is not None])
 
     def publics(self, *names: str) -> None:
         for name in names:
@@ -127,9 +127,12 @@ SIZES: dict[str, frozenset[str]] = {
 
 def whole_parts(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether m·B entries are cut into parts of q·B each: how many parts there are does not depend on B."""
-    given = bound(func, args, kwargs)
-    size, each = given["self"].shape[positive(given.get("dim") or 0, given["self"].ndim)], given.get("split_size")
-    return each is not None and multiple(size) > 0 and multiple(each) > 0
+    arguments = bound(func, args, kwargs)
+    size, part_size = (
+        arguments["self"].shape[positive(arguments.get("dim") or 0, arguments["self"].ndim)],
+        arguments.get("split_size"),
+    )
+    return part_size is not None and multiple(size) > 0 and multiple(part_size) > 0
 
 
 def base_name(func: Any) -> str:
@@ -142,10 +145,10 @@ def namespace(func: Any) -> str:
 
 def bound(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     schema = func._schema.arguments
-    given = {it.name: it.default_value if it.has_default_value() else None for it in schema}
-    given.update(zip((it.name for it in schema), args))
-    given.update(kwargs)
-    return given
+    arguments = {parameter.name: parameter.default_value if parameter.has_default_value() else None for parameter in schema}
+    arguments.update(zip((parameter.name for parameter in schema), args))
+    arguments.update(kwargs)
+    return arguments
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -169,7 +172,7 @@ def dims_of(dim: Any, axes: int) -> list[int]:
     """The axes that are meant; all of them where none is named."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return list(range(axes))
-    return [positive(int(it), axes) for it in (dim if isinstance(dim, (list, tuple)) else [dim])]
+    return [positive(int(axis), axes) for axis in (dim if isinstance(dim, (list, tuple)) else [dim])]
 
 
 __all__ = [

@@ -46,8 +46,8 @@ def inner(code: types.CodeType) -> Iterator[types.CodeType]:
 @functools.lru_cache(maxsize=10_000)
 def names_of(code: types.CodeType) -> frozenset[str]:
     """Names of variables and attributes, and strings that may be such names."""
-    strings = {part for it in inner(code) for part in it.co_consts if isinstance(part, str) and part.isidentifier()}
-    return frozenset(strings.union(*(it.co_names for it in inner(code))))
+    strings = {part for nested in inner(code) for part in nested.co_consts if isinstance(part, str) and part.isidentifier()}
+    return frozenset(strings.union(*(nested.co_names for nested in inner(code))))
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -57,14 +57,16 @@ def imports_of(code: types.CodeType) -> frozenset[tuple[str, int]]:
     for part in inner(code):
         named |= {(text, 0) for text in part.co_consts if isinstance(text, str) and DOTTED.fullmatch(text)}
         before: list[dis.Instruction] = []
-        for it in dis.get_instructions(part):
-            if it.opname == "IMPORT_NAME":
-                given = [one.argval for one in before[-2:]]
-                level, members = (given[0] if isinstance(given[0], int) else 0), given[-1]
-                named.add((str(it.argval), level))
-                named |= {(f"{it.argval}.{one}".strip("."), level) for one in members or () if isinstance(one, str)}
-            if it.opname not in ("EXTENDED_ARG", "CACHE"):
-                before.append(it)
+        for instruction in dis.get_instructions(part):
+            if instruction.opname == "IMPORT_NAME":
+                operands = [earlier.argval for earlier in before[-2:]]
+                level, members = (operands[0] if isinstance(operands[0], int) else 0), operands[-1]
+                named.add((str(instruction.argval), level))
+                named |= {
+                    (f"{instruction.argval}.{member}".strip("."), level) for member in members or () if isinstance(member, str)
+                }
+            if instruction.opname not in ("EXTENDED_ARG", "CACHE"):
+                before.append(instruction)
     return frozenset(named)
 
 
@@ -81,28 +83,32 @@ def made_of_text(code: types.CodeType) -> bool:
     """Whether code is made from text, or modules are reached by a text, where it runs: in constructors too, which a step
     may call."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "IMPORT_FROM")
-    given = [it for part in inner(code) for it in dis.get_instructions(part)]
-    loaded = {it.argval for it in given if it.opname in loads}
-    asked = {it.argval for it in given if it.opname in ("LOAD_ATTR", "LOAD_METHOD")}
-    return bool(loaded & TEXT) or "import_module" in asked or ("sys" in loaded and "modules" in asked)
+    instructions = [instruction for part in inner(code) for instruction in dis.get_instructions(part)]
+    loaded = {instruction.argval for instruction in instructions if instruction.opname in loads}
+    attributes = {instruction.argval for instruction in instructions if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    return bool(loaded & TEXT) or "import_module" in attributes or ("sys" in loaded and "modules" in attributes)
 
 
 @functools.lru_cache(maxsize=10_000)
 def _catching(code: types.CodeType) -> tuple[bool, frozenset[str]]:
     """Whether one code object goes on after an error, and the names of those that it catches ("": any)."""
-    given = [it for it in dis.get_instructions(code) if it.opname not in ("EXTENDED_ARG", "CACHE", "NOP")]
-    names = [it.opname for it in given]
+    instructions = [
+        instruction for instruction in dis.get_instructions(code) if instruction.opname not in ("EXTENDED_ARG", "CACHE", "NOP")
+    ]
+    names = [instruction.opname for instruction in instructions]
     after = list(zip(names, [*names[1:], ""]))
     goes_on = after.count(("POP_EXCEPT", "RERAISE")) < names.count("POP_EXCEPT") - names.count("WITH_EXCEPT_START")
     caught: set[str] = set()
     for place, name in enumerate(names):
         if name == "CHECK_EXC_MATCH":
-            many = given[place - 1].arg or 0 if names[place - 1] == "BUILD_TUPLE" else 0
-            for it in given[place - 1 - many : place - bool(many)]:
-                caught.add(str(it.argval) if it.opname == "LOAD_GLOBAL" else "")
+            many = instructions[place - 1].arg or 0 if names[place - 1] == "BUILD_TUPLE" else 0
+            for instruction in instructions[place - 1 - many : place - bool(many)]:
+                caught.add(str(instruction.argval) if instruction.opname == "LOAD_GLOBAL" else "")
     if ("PUSH_EXC_INFO", "POP_TOP") in after or (goes_on and not caught):
         caught.add("")
-    raises = any(it.opname == "RAISE_VARARGS" and it.arg for it in given)  # another error in the place of the one it caught
+    raises = any(
+        instruction.opname == "RAISE_VARARGS" and instruction.arg for instruction in instructions
+    )  # another error in the place of the one it caught
     return bool(caught) and (goes_on or raises), frozenset(caught)
 
 
@@ -139,10 +145,12 @@ def swallows(kind: type) -> str:
 @functools.lru_cache(maxsize=10_000)
 def _returns_nothing(code: types.CodeType) -> bool:
     before = None
-    for it in dis.get_instructions(code):
-        if it.opname == "RETURN_CONST" and it.argval:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "RETURN_CONST" and instruction.argval:
             return False
-        if it.opname == "RETURN_VALUE" and not (before is not None and before.opname == "LOAD_CONST" and not before.argval):
+        if instruction.opname == "RETURN_VALUE" and not (
+            before is not None and before.opname == "LOAD_CONST" and not before.argval
+        ):
             return False
-        before = it
+        before = instruction
     return not code.co_flags & 0x2A0  # neither generator nor coroutine

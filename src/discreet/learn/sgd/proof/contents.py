@@ -28,41 +28,41 @@ def inside(cell: Any) -> Any:
         return ABSENT
 
 
-def slot_of(it: Any, slot: Any) -> Any:
+def slot_of(obj: Any, slot: Any) -> Any:
     try:
-        return slot.__get__(it, type(it))
+        return slot.__get__(obj, type(obj))
     except AttributeError:
         return ABSENT
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Whether they are one, or constants of which no code can tell the difference: 0.0 is not -0.0, nor Decimal("0") 0.0.
 
     >>> same(0.0, -0.0), same(1, True), same(float("nan"), float("nan"))
     (False, False, True)
     """
-    if one is other:
+    if value is other:
         return True
-    kind = type(one)
+    kind = type(value)
     if kind is not type(other):
         return False
     if kind in (int, str, bytes, bool):
-        return bool(one == other)
-    return constant(one) is not None and constant(one) == constant(other)
+        return bool(value == other)
+    return constant(value) is not None and constant(value) == constant(other)
 
 
-def constant(it: Any) -> Any:
+def constant(value: Any) -> Any:
     """What tells numbers and the like from all others of their type; None where only the thing itself does."""
-    kind = type(it)
+    kind = type(value)
     if kind in (int, str, bytes, bool):
-        return it
+        return value
     if kind is float:
-        return struct.pack("d", it)
+        return struct.pack("d", value)
     if kind is complex:
-        return struct.pack("dd", it.real, it.imag)
+        return struct.pack("dd", value.real, value.imag)
     if kind in BY_TEXT:
-        return repr(it)
-    return (it.dtype.str, it.tobytes()) if isinstance(it, np.generic) and plain(it) else None
+        return repr(value)
+    return (value.dtype.str, value.tobytes()) if isinstance(value, np.generic) and plain(value) else None
 
 
 def other(mapping: Any, before: dict[Any, Any]) -> Iterator[Any]:
@@ -89,90 +89,98 @@ def registered(kind: type) -> set[type]:
     """The classes that were registered with an abstract one."""
     import _abc  # type: ignore[import-not-found]
 
-    return {it for ref in _abc._get_dump(kind)[0] if (it := ref()) is not None}
+    return {subclass for ref in _abc._get_dump(kind)[0] if (subclass := ref()) is not None}
 
 
 # ---- arrays --------------------------------------------------------------------------------------------------------------
 
 
-def bytes_of(it: Any) -> bytes:
-    if isinstance(it, Tensor):
-        whole = _memory(it).detach().cpu().contiguous().view(-1)
+def bytes_of(array: Any) -> bytes:
+    if isinstance(array, Tensor):
+        whole = _memory(array).detach().cpu().contiguous().view(-1)
         return whole.view(torch.uint8).numpy().tobytes() if whole.numel() else b""
-    return bytes(it) if isinstance(it, bytearray) else it.tobytes()
+    return bytes(array) if isinstance(array, bytearray) else array.tobytes()
 
 
-def _memory(it: Tensor) -> Tensor:
+def _memory(tensor: Tensor) -> Tensor:
     """All of the memory that a tensor is a view of: what lies beside its entries can be reached from it."""
-    stored = it.untyped_storage()
-    if stored.nbytes() == it.numel() * it.element_size():
-        return it.detach()
-    return torch.empty(0, dtype=torch.uint8, device=it.device).set_(stored)
+    stored = tensor.untyped_storage()
+    if stored.nbytes() == tensor.numel() * tensor.element_size():
+        return tensor.detach()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(stored)
 
 
-def form(it: Any) -> Any:
+def form(array: Any) -> Any:
     """How an array lies in memory, which code can ask for like its numbers."""
-    if isinstance(it, Tensor):
-        return it.data_ptr(), tuple(it.shape), it.stride(), it.dtype, it.device, it.requires_grad, it._is_view()
-    if isinstance(it, np.ndarray):
-        return it.ctypes.data, it.shape, it.strides, it.dtype, it.flags.num, id(it.base)
-    return len(it)
+    if isinstance(array, Tensor):
+        return (
+            array.data_ptr(),
+            tuple(array.shape),
+            array.stride(),
+            array.dtype,
+            array.device,
+            array.requires_grad,
+            array._is_view(),
+        )
+    if isinstance(array, np.ndarray):
+        return array.ctypes.data, array.shape, array.strides, array.dtype, array.flags.num, id(array.base)
+    return len(array)
 
 
-def described(it: Any) -> Any:
+def described(array: Any) -> Any:
     """The part of its form that does not depend on the place in memory."""
-    whole = form(it)
-    return whole[1:5] if isinstance(it, np.ndarray) else whole[1:] if isinstance(it, Tensor) else whole
+    whole = form(array)
+    return whole[1:5] if isinstance(array, np.ndarray) else whole[1:] if isinstance(array, Tensor) else whole
 
 
 class Content:
     """What an array holds: a copy, or a digest of what is large, and how it lies in memory."""
 
-    def __init__(self, it: Any, copies: bool) -> None:
-        size = len(it) if isinstance(it, bytearray) else it.numel() if isinstance(it, Tensor) else it.size
-        self.form, self.digest = form(it), ""
+    def __init__(self, array: Any, copies: bool) -> None:
+        size = len(array) if isinstance(array, bytearray) else array.numel() if isinstance(array, Tensor) else array.size
+        self.form, self.digest = form(array), ""
         self.copy: Any = None
         self.data: Any = None
-        if isinstance(it, Tensor):
-            self.data = it.data
+        if isinstance(array, Tensor):
+            self.data = array.data
         if size > LARGE and not copies:
-            self.digest = digest(bytes_of(it))
-        elif isinstance(it, Tensor):
-            self.copy = _memory(it).clone()
+            self.digest = digest(bytes_of(array))
+        elif isinstance(array, Tensor):
+            self.copy = _memory(array).clone()
         else:
-            self.copy = bytes(it) if isinstance(it, bytearray) else it.copy()
+            self.copy = bytes(array) if isinstance(array, bytearray) else array.copy()
 
-    def equal(self, it: Any) -> bool:
-        if form(it) != self.form:
+    def equal(self, array: Any) -> bool:
+        if form(array) != self.form:
             return False
         if self.digest:
-            return digest(bytes_of(it)) == self.digest
-        if isinstance(it, bytearray):
-            return bool(it == self.copy)
-        if not isinstance(it, Tensor):
-            return bool(it.tobytes() == self.copy.tobytes())
-        now = _memory(it)
-        if it.device.type != "cpu" and not it.is_complex() and torch.equal(now, self.copy):
+            return digest(bytes_of(array)) == self.digest
+        if isinstance(array, bytearray):
+            return bool(array == self.copy)
+        if not isinstance(array, Tensor):
+            return bool(array.tobytes() == self.copy.tobytes())
+        now = _memory(array)
+        if array.device.type != "cpu" and not array.is_complex() and torch.equal(now, self.copy):
             return True
         return bytes_of(now) == bytes_of(self.copy)
 
-    def write(self, it: Any) -> None:
+    def write(self, array: Any) -> None:
         """Put it back, as far as that can be done: what cannot is seen by comparing again."""
         if self.digest:
             return
-        if isinstance(it, bytearray):
-            it[:] = self.copy
-        elif isinstance(it, Tensor):
-            if form(it)[:5] != self.form[:5]:
-                it.data = self.data
-            it.requires_grad_(self.form[5]) if it.is_leaf else None
-            _memory(it).copy_(self.copy)
+        if isinstance(array, bytearray):
+            array[:] = self.copy
+        elif isinstance(array, Tensor):
+            if form(array)[:5] != self.form[:5]:
+                array.data = self.data
+            array.requires_grad_(self.form[5]) if array.is_leaf else None
+            _memory(array).copy_(self.copy)
         else:
-            it.flags.writeable = True
-            if it.shape != self.copy.shape:
-                it.resize(self.copy.shape, refcheck=False)
-            np.copyto(it, self.copy)
-            it.flags.writeable = bool(self.form[4] & WRITEABLE)
+            array.flags.writeable = True
+            if array.shape != self.copy.shape:
+                array.resize(self.copy.shape, refcheck=False)
+            np.copyto(array, self.copy)
+            array.flags.writeable = bool(self.form[4] & WRITEABLE)
 
 
 def digest(content: bytes) -> str:

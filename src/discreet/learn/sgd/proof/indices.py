@@ -26,16 +26,16 @@ def only_picking(name: str, call: Call) -> None:
     value = call.of("self")
     if name in ("index", "_unsafe_index", "index_put", "_unsafe_index_put", "_index_put_impl") and value is not None:
         spot = value.layout.dim if value.layout is not None else -1
-        others = [it for place, it in enumerate(call["indices"]) if it is not None and place != spot]
-        others += [it for it in (call["self"], call["values"]) if it is not None]
-        if all(known(it).kind != NUMBERS for it in others):
+        others = [index for place, index in enumerate(call["indices"]) if index is not None and place != spot]
+        others += [index for index in (call["self"], call["values"]) if index is not None]
+        if all(known(index).kind != NUMBERS for index in others):
             return
     raise NotProven("the place of an example in its batch is used as a number")
 
 
 def _placed(call: Call, indices: list[Any]) -> tuple[int, int, list[int]]:
     """Of an index by tensors: where its axes go, how many they are, which axes of `self` are used."""
-    used = [place for place, it in enumerate(indices) if it is not None]
+    used = [place for place, index in enumerate(indices) if index is not None]
     axes = max(indices[place].ndim for place in used)
     together = used == list(range(used[0], used[0] + len(used)))
     return (used[0] if together else 0), axes, used
@@ -48,20 +48,20 @@ def indexed(call: Call) -> Value:
     first, axes, used = _placed(call, indices)
     its = [known(indices[place]) for place in used]
     _not_by_size(indices[place] for place in used)
-    if value.kind in (PUBLIC, SUM) and all(it.kind == PUBLIC for it in its):
+    if value.kind in (PUBLIC, SUM) and all(operand.kind == PUBLIC for operand in its):
         return Value(Cell(value.kind))
     if value.kind == PUBLIC:
-        if any(it.kind not in (PUBLIC, ROWS) for it in its):
+        if any(operand.kind not in (PUBLIC, ROWS) for operand in its):
             raise NotProven("the place of an example in its batch is used as a number")
-        wide = [(it.layout, indices[place].ndim) for it, place in zip(its, used) if it.layout is not None]
-        where = merged([it.at(it.dim + axes - ndim) for it, ndim in wide])
+        wide = [(operand.layout, indices[place].ndim) for operand, place in zip(its, used) if operand.layout is not None]
+        where = merged([operand.at(operand.dim + axes - ndim) for operand, ndim in wide])
         return rows(where.at(where.dim + first))
     layout = value.layout
     if value.kind != ROWS or layout is None:
         raise NotProven("a sum over the batch is used as more than a gradient")
     if layout.dim in used:
         return rows(_own_entries(call, indices, layout).at(first + axes - 1 - _from_right(indices, layout)))
-    if any(it.kind != PUBLIC for it in its):
+    if any(operand.kind != PUBLIC for operand in its):
         raise NotProven("an index that differs between examples picks the same entries of all of them")
     moved = layout.dim - sum(place < layout.dim for place in used)
     return rows(layout.at(moved + axes if (moved >= first) else moved))
@@ -80,11 +80,11 @@ def _own_entries(call: Call, indices: list[Any], layout: Layout) -> Layout:
     if number.kind != NUMBERS or layout.times != 1:
         raise NotProven(PART)
     right = _from_right(indices, layout)
-    for place, it in enumerate(indices):
-        if it is not None and place != layout.dim:
-            value = known(it)
+    for place, index in enumerate(indices):
+        if index is not None and place != layout.dim:
+            value = known(index)
             if value.kind == ROWS and (
-                value.layout is None or it.ndim - 1 - value.layout.dim != right or value.layout.times != 1
+                value.layout is None or index.ndim - 1 - value.layout.dim != right or value.layout.times != 1
             ):
                 raise NotProven(PART)
             if value.kind not in (ROWS, PUBLIC):
@@ -99,42 +99,42 @@ def _not_by_size(tensors: Any) -> None:
 
 @rule("index_put", "_unsafe_index_put", "_index_put_impl")
 def put(call: Call) -> Value:
-    value, indices, given = call.of("self"), list(call["indices"]), call.of("values")
+    value, indices, written = call.of("self"), list(call["indices"]), call.of("values")
     assert value is not None
-    assert given is not None
+    assert written is not None
     first, axes, used = _placed(call, indices)
     its = [known(indices[place]) for place in used]
     layout = value.layout
     if any(indices[place].dtype in _BOOL for place in used):
-        return _masked(call, value, its[0], indices, given)
+        return _masked(call, value, its[0], indices, written)
     if layout is not None and layout.dim in used:
-        if value.kind != ROWS or given.kind not in (PUBLIC, ROWS):
+        if value.kind != ROWS or written.kind not in (PUBLIC, ROWS):
             raise NotProven(PART)
         spot = _own_entries(call, indices, layout).at(first + axes - 1 - _from_right(indices, layout))
-        if given.kind == ROWS:
+        if written.kind == ROWS:
             wide = call["values"].ndim
             full = call["self"].ndim - len(used) + axes
-            merged([spot, given.layout.at(given.layout.dim + full - wide)])  # type: ignore[union-attr]
+            merged([spot, written.layout.at(written.layout.dim + full - wide)])  # type: ignore[union-attr]
         return rows(layout)
     if layout is None:
-        if all(it.kind == PUBLIC for it in its) and given.kind in (PUBLIC, SUM):
-            return Value(Cell(SUM if SUM in (given.kind, value.kind) else PUBLIC))
+        if all(operand.kind == PUBLIC for operand in its) and written.kind in (PUBLIC, SUM):
+            return Value(Cell(SUM if SUM in (written.kind, value.kind) else PUBLIC))
         if not call["accumulate"] or value.kind not in (PUBLIC, SUM) or NUMBERS in call.kinds:
             raise NotProven("an example writes where another does")
         return _added_up(call, indices, used, axes, first)
-    if value.kind != ROWS or any(it.kind != PUBLIC for it in its) or given.kind not in (PUBLIC, ROWS):
+    if value.kind != ROWS or any(operand.kind != PUBLIC for operand in its) or written.kind not in (PUBLIC, ROWS):
         raise NotProven(PART)
     moved = layout.dim - sum(place < layout.dim for place in used)
     spot = layout.at(moved + axes if moved >= first else moved)
-    if given.kind == ROWS:
+    if written.kind == ROWS:
         full = call["self"].ndim - len(used) + axes
-        merged([spot, given.layout.at(given.layout.dim + full - call["values"].ndim)])  # type: ignore[union-attr]
+        merged([spot, written.layout.at(written.layout.dim + full - call["values"].ndim)])  # type: ignore[union-attr]
     return rows(layout)
 
 
-def _masked(call: Call, value: Value, mask: Value, indices: list[Any], given: Value) -> Value:
+def _masked(call: Call, value: Value, mask: Value, indices: list[Any], written: Value) -> Value:
     """x[mask] = number: every entry by its own mask."""
-    alone = len(indices) == 1 and call["values"].numel() == 1 and given.kind == PUBLIC
+    alone = len(indices) == 1 and call["values"].numel() == 1 and written.kind == PUBLIC
     if not alone or value.kind != ROWS or value.layout is None or mask.kind != ROWS or mask.layout is None:
         raise NotProven("entries are chosen by a mask, so that how many there are depends on values")
     return rows(merged([value.layout, mask.layout]))
@@ -147,10 +147,10 @@ def _added_up(call: Call, indices: list[Any], used: list[int], axes: int, first:
         its = known(indices[place])
         if its.kind == ROWS:
             layouts.append(its.layout.at(its.layout.dim + axes - indices[place].ndim + first))  # type: ignore[union-attr]
-    given = call.of("values")
-    if given is not None and given.kind == ROWS:
+    written = call.of("values")
+    if written is not None and written.kind == ROWS:
         full = call["self"].ndim - len(used) + axes
-        layouts.append(given.layout.at(given.layout.dim + full - call["values"].ndim))  # type: ignore[union-attr]
+        layouts.append(written.layout.at(written.layout.dim + full - call["values"].ndim))  # type: ignore[union-attr]
     merged(layouts)
     return summed()
 
@@ -168,14 +168,14 @@ def along(call: Call) -> Value:
     assert index is not None
     if call.name in ("index_select", "index_add", "index_copy", "index_fill"):
         return _by_list(call, value, index, dim)
-    layouts = [it.layout for it in call.values if it.kind == ROWS and it.layout is not None]
+    layouts = [operand.layout for operand in call.values if operand.kind == ROWS and operand.layout is not None]
     if SUM in call.kinds or NUMBERS in call.kinds or not layouts:
         raise NotProven("a sum over the batch is used as more than a gradient")
     layout = merged(layouts)
     if layout.dim == dim:
         raise NotProven("entries are picked along the axis of examples")
     others = [index] if (source := call.of("src")) is None else [index, source]
-    if value.kind != ROWS or (call.name.startswith("scatter") and any(it.kind != ROWS for it in others)):
+    if value.kind != ROWS or (call.name.startswith("scatter") and any(operand.kind != ROWS for operand in others)):
         raise NotProven("some of what meets here is rows of examples and some is not")
     return rows(layout)
 

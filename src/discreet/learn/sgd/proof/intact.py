@@ -57,8 +57,8 @@ class Scan:
 
     def strange(self) -> str | None:
         """Something that is not of these packages, where it was not looked at before."""
-        for name, space, generated, kept in list(self._spaces.values()):
-            same = len(space) == len(kept) and all(map(operator.is_, space.values(), kept))
+        for name, space, generated, before in list(self._spaces.values()):
+            same = len(space) == len(before) and all(map(operator.is_, space.values(), before))
             if not same and (other := self._space(name, space, True, generated)) is not None:
                 return other
         for name, module in list(sys.modules.items()):
@@ -79,21 +79,23 @@ class Scan:
 
     def _space(self, place: str, space: Any, exact: bool, generated: bool) -> str | None:
         """The name of something in a module or class that is not of these packages."""
-        kept = list(space.values())
-        for name, it in list(space.items()):
+        contents = list(space.values())
+        for name, obj in list(space.items()):
             if COMPILED.match(name):
                 continue
-            if not issubclass(type(it), type):
-                if not all(self._function(one, exact, generated and name in GENERATED) for one in _functions(it)):
+            if not issubclass(type(obj), type):
+                if not all(self._function(function, exact, generated and name in GENERATED) for function in _functions(obj)):
                     return f"{place}.{name}"
-            elif (id(it), exact) not in self._seen:
-                self._seen.add((id(it), exact))
-                made = "__dataclass_fields__" in vars(it) or "_fields" in vars(it)  # functions are generated from text
-                if (other := self._space(f"{place}.{name}", vars(it), exact, made)) is not None:
-                    self._seen.discard((id(it), exact))
+            elif (id(obj), exact) not in self._seen:
+                self._seen.add((id(obj), exact))
+                has_generated = "__dataclass_fields__" in vars(obj) or "_fields" in vars(
+                    obj
+                )  # functions are generated from text
+                if (other := self._space(f"{place}.{name}", vars(obj), exact, has_generated)) is not None:
+                    self._seen.discard((id(obj), exact))
                     return other
         if exact:
-            self._spaces[id(space)] = (place, space, generated, kept)
+            self._spaces[id(space)] = (place, space, generated, contents)
         return None
 
     def _function(self, function: types.FunctionType, exact: bool, generated: bool) -> bool:
@@ -106,9 +108,9 @@ class Scan:
         if not exact:
             return True
         cells = function.__closure__ or ()
-        kept = (*map(inside, cells), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        captured = (*map(inside, cells), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         self._under_way.add(id(function))
-        good = all(self._function(one, exact, generated) for it in kept for one in _functions(it))
+        good = all(self._function(nested, exact, generated) for obj in captured for nested in _functions(obj))
         self._under_way.discard(id(function))
         if good:
             self.functions[id(function)] = function
@@ -150,18 +152,18 @@ def found(function: types.FunctionType) -> bool:
     return _last[0].functions.get(id(function)) is function
 
 
-def _functions(it: Any) -> Iterator[types.FunctionType]:
+def _functions(obj: Any) -> Iterator[types.FunctionType]:
     """A function, what is wrapped in a method, a property or a partial, or how an object is called."""
-    kind = type(it)
+    kind = type(obj)
     if kind is types.FunctionType:
-        yield it
+        yield obj
     elif kind in (staticmethod, classmethod, types.MethodType):
-        yield from _functions(it.__func__)
+        yield from _functions(obj.__func__)
     elif kind is property:
-        for part in (it.fget, it.fset, it.fdel):
+        for part in (obj.fget, obj.fset, obj.fdel):
             yield from _functions(part)
     elif kind is functools.partial:
-        yield from _functions(it.func)
+        yield from _functions(obj.func)
     elif type(call := getattr(kind, "__call__", None)) is types.FunctionType:  # noqa: B004
         yield call
 
@@ -225,8 +227,8 @@ def answering(module: nn.Module) -> str | None:
     known = {name for kind in type(module).__mro__ if foreign_class(kind) for name in vars(kind)} - OWN
     for kind in type(module).__mro__:
         if not foreign_class(kind):
-            for name, it in vars(kind).items():
-                if name in known or name == "__getattribute__" or isinstance(it, property):
+            for name, attribute in vars(kind).items():
+                if name in known or name == "__getattribute__" or isinstance(attribute, property):
                     return name
     return None
 

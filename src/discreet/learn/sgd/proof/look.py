@@ -137,89 +137,89 @@ class Look:
             self._gradients.append((tensor, tensor.grad))
             self._todo.append(tensor.grad)
 
-    def _token(self, it: Any) -> Any:
+    def _token(self, obj: Any) -> Any:
         """What the key says of one thing."""
-        if plain(it):
-            text = constant(it)
-            return type(it), it if text is None else text
-        if isinstance(it, (Tensor, np.ndarray)):
-            return type(it), getattr(it, "layout", None), described(it), self._place(it)
-        if isinstance(it, types.FunctionType):
-            return "code", it.__code__, self._place(it)
-        if isinstance(it, (*MAPPINGS, *SEQUENCES, nn.Module, types.MethodType, functools.partial)):
-            return type(it), self._place(it)
-        self.held.append(it)
-        return "at", id(it)
+        if plain(obj):
+            text = constant(obj)
+            return type(obj), obj if text is None else text
+        if isinstance(obj, (Tensor, np.ndarray)):
+            return type(obj), getattr(obj, "layout", None), described(obj), self._place(obj)
+        if isinstance(obj, types.FunctionType):
+            return "code", obj.__code__, self._place(obj)
+        if isinstance(obj, (*MAPPINGS, *SEQUENCES, nn.Module, types.MethodType, functools.partial)):
+            return type(obj), self._place(obj)
+        self.held.append(obj)
+        return "at", id(obj)
 
-    def _place(self, it: Any) -> int:
-        return self._places.setdefault(id(it), len(self._places))
+    def _place(self, obj: Any) -> int:
+        return self._places.setdefault(id(obj), len(self._places))
 
     # ---- one thing ---------------------------------------------------------------------------------------------------
 
-    def _visit(self, it: Any) -> None:
-        if type(it) in weakref.ProxyTypes:  # what it stands for is looked at instead
+    def _visit(self, obj: Any) -> None:
+        if type(obj) in weakref.ProxyTypes:  # what it stands for is looked at instead
             try:
-                it = it.__dir__.__self__
+                obj = obj.__dir__.__self__
             except ReferenceError:
                 return
-            if foreign_class(type(it)):  # a trainer that drives the model: state of installed packages is an assumption
+            if foreign_class(type(obj)):  # a trainer that drives the model: state of installed packages is an assumption
                 return
-        if plain(it) or id(it) in self._seen:
+        if plain(obj) or id(obj) in self._seen:
             return
-        self._seen.add(id(it))
-        if isinstance(it, types.ModuleType):
-            if vars(it) is vars(it) and not foreign(it.__name__):
-                self._modules.append(it)
-        elif isinstance(it, type):
-            self._class(it)
-        elif isinstance(it, types.FunctionType):
-            self._function(it)
-        elif machinery(type(it)):
-            if isinstance(it, runs()):
+        self._seen.add(id(obj))
+        if isinstance(obj, types.ModuleType):
+            if vars(obj) is vars(obj) and not foreign(obj.__name__):
+                self._modules.append(obj)
+        elif isinstance(obj, type):
+            self._class(obj)
+        elif isinstance(obj, types.FunctionType):
+            self._function(obj)
+        elif machinery(type(obj)):
+            if isinstance(obj, runs()):
                 self.hidden = self.hidden or "the run itself"
-        elif not (self._callable(it) or self._special(it)):
-            self._object(it)
+        elif not (self._callable(obj) or self._special(obj)):
+            self._object(obj)
 
-    def _object(self, it: Any) -> None:
+    def _object(self, obj: Any) -> None:
         """Anything by its parts: what its base holds, its slots, its attributes, its class."""
-        kind = type(it)
+        kind = type(obj)
         base = base_of(kind)
         if not transparent(kind):  # type: ignore[arg-type]
-            self.hidden = self.hidden or ("" if of_package(it) else kind.__name__)
+            self.hidden = self.hidden or ("" if of_package(obj) else kind.__name__)
             return
-        self._objects[0].append(it)
+        self._objects[0].append(obj)
         self._objects[1].append(kind)
-        if isinstance(it, dict):
-            self._mapping(it)
-            self._todo.append(getattr(it, "default_factory", None))
+        if isinstance(obj, dict):
+            self._mapping(obj)
+            self._todo.append(getattr(obj, "default_factory", None))
         elif base in SEQUENCES:
-            self._sequence(it, base)
+            self._sequence(obj, base)
         elif base in (bytearray, np.ndarray, torch._C.TensorBase):
-            self._array(it)
+            self._array(obj)
         elif base is not object:
-            self.key.append((kind, constant(base(it))))
-        self._slotted(it)
-        self._attributes(it)
+            self.key.append((kind, constant(base(obj))))
+        self._slotted(obj)
+        self._attributes(obj)
         self._class(kind)
 
-    def _slotted(self, it: Any) -> None:
-        for slot in slots_of(type(it)):  # type: ignore[arg-type]
-            held = slot_of(it, slot)
-            self._slots.append((it, slot, held))
+    def _slotted(self, obj: Any) -> None:
+        for slot in slots_of(type(obj)):  # type: ignore[arg-type]
+            held = slot_of(obj, slot)
+            self._slots.append((obj, slot, held))
             self.key.append(("slot", slot.__name__, self._token(held)))
             self._todo.append(held)
 
-    def _attributes(self, it: Any) -> None:
-        own = getattr(it, "__dict__", None)
+    def _attributes(self, obj: Any) -> None:
+        own = getattr(obj, "__dict__", None)
         if type(own) is dict and id(own) not in self._seen:
-            self.key.append(("of", self._token(it)))
-            self._mapping(own, LOGGER if isinstance(it, logging.Logger) else frozenset())
-            if isinstance(it, logging.Logger):
-                self._handlers(it)
+            self.key.append(("of", self._token(obj)))
+            self._mapping(own, LOGGER if isinstance(obj, logging.Logger) else frozenset())
+            if isinstance(obj, logging.Logger):
+                self._handlers(obj)
 
-    def _handlers(self, it: logging.Logger) -> None:
+    def _handlers(self, obj: logging.Logger) -> None:
         """What a logger calls: what is put on it, and what a handler of the user's has for attributes."""
-        for handler in (*it.handlers, *it.filters):
+        for handler in (*obj.handlers, *obj.filters):
             own = getattr(handler, "__dict__", None)
             if type(own) is dict and id(own) not in self._seen:
                 theirs = foreign_class(type(handler))
@@ -230,10 +230,10 @@ class Look:
         for part in kind.__mro__:
             if part not in self._kinds and not foreign_class(part):
                 self._kinds.add(part)
-                own = {name: it for name, it in vars(part).items() if name not in UNWATCHED}
+                own = {name: obj for name, obj in vars(part).items() if name not in UNWATCHED}
                 about = part.__name__, part.__qualname__, part.__bases__
                 self._classes.append((part, own, about))
-                self.key.append(("class", *about[:2], *((name, self._token(it)) for name, it in own.items())))
+                self.key.append(("class", *about[:2], *((name, self._token(obj)) for name, obj in own.items())))
                 self._todo.extend((*own.values(), *part.__bases__, type(part)))
                 self._derived.append((part, derived(part)))
                 if "_abc_impl" in vars(part):
@@ -241,105 +241,107 @@ class Look:
                 if how := bytecode.swallows(part):
                     self._swallows(f"{part.__name__}.{how}")
 
-    def _swallows(self, what: str) -> None:
-        self.serial = self.unproven = f"an error of an operation may be caught, which tells a value ({what})"
+    def _swallows(self, place: str) -> None:
+        self.serial = self.unproven = f"an error of an operation may be caught, which tells a value ({place})"
 
     def _mapping(self, mapping: dict[Any, Any], known: frozenset[str] = frozenset()) -> None:
         """A dictionary; of what is `known` to be there only whether it is exchanged."""
         self._seen.add(id(mapping))
         base = OrderedDict if isinstance(mapping, OrderedDict) else dict
-        kept = dict(base.items(mapping))
-        if not kept and type(mapping) in EMPTY:
+        contents = dict(base.items(mapping))
+        if not contents and type(mapping) in EMPTY:
             self._empty.append(mapping)
         else:
-            self._dicts.append((mapping, kept, base))
-        self.key.append(("dict", self._token(mapping), *((self._token(name), self._token(it)) for name, it in kept.items())))
-        self._todo.extend(it for pair in kept.items() if pair[0] not in known for it in pair if not plain(it))
+            self._dicts.append((mapping, contents, base))
+        self.key.append(
+            ("dict", self._token(mapping), *((self._token(name), self._token(obj)) for name, obj in contents.items()))
+        )
+        self._todo.extend(obj for pair in contents.items() if pair[0] not in known for obj in pair if not plain(obj))
 
-    def _sequence(self, it: Any, base: Any) -> None:
-        parts = list(base.__iter__(it))
+    def _sequence(self, obj: Any, base: Any) -> None:
+        parts = list(base.__iter__(obj))
         if base in (list, set, deque):
-            self._lists.append((it, parts, base))
-        self.key.append((self._token(it), *map(self._token, parts)))
+            self._lists.append((obj, parts, base))
+        self.key.append((self._token(obj), *map(self._token, parts)))
         self._todo.extend(part for part in parts if not plain(part))
 
-    def _array(self, it: Any) -> None:
-        if isinstance(it, Tensor) and (
-            type(it) not in (Tensor, nn.Parameter) or it.layout is not torch.strided or it.is_quantized
+    def _array(self, obj: Any) -> None:
+        if isinstance(obj, Tensor) and (
+            type(obj) not in (Tensor, nn.Parameter) or obj.layout is not torch.strided or obj.is_quantized
         ):
-            self.hidden = self.hidden or type(it).__name__
-        elif isinstance(it, np.ndarray) and it.dtype.hasobject:
+            self.hidden = self.hidden or type(obj).__name__
+        elif isinstance(obj, np.ndarray) and obj.dtype.hasobject:
             self.hidden = self.hidden or "an array of objects"
-        elif not (isinstance(it, Tensor) and it.device.type == "meta"):
-            self._arrays.append((it, Content(it, self._copies)))
-            self.key.append(("array", self._token(it), digest(bytes_of(it))))
-            if isinstance(it, Tensor):
-                self._leaf(it)
-            elif isinstance(it, np.ndarray):
-                self._todo.extend((it.base, it.dtype))
+        elif not (isinstance(obj, Tensor) and obj.device.type == "meta"):
+            self._arrays.append((obj, Content(obj, self._copies)))
+            self.key.append(("array", self._token(obj), digest(bytes_of(obj))))
+            if isinstance(obj, Tensor):
+                self._leaf(obj)
+            elif isinstance(obj, np.ndarray):
+                self._todo.extend((obj.base, obj.dtype))
 
     # ---- types of their own ------------------------------------------------------------------------------------------
 
-    def _callable(self, it: Any) -> bool:
+    def _callable(self, obj: Any) -> bool:
         """Things that call others."""
-        if isinstance(it, (staticmethod, classmethod, types.MethodType)):
-            self.key.append(("method", self._token(it.__func__), self._token(getattr(it, "__self__", None))))
-            self._todo.extend((it.__func__, getattr(it, "__self__", None)))
-        elif isinstance(it, property):
-            self._todo.extend((it.fget, it.fset, it.fdel))
-        elif type(it) is functools.partial:
-            self.key.append(("partial", *map(self._token, (it.func, *it.args, *it.keywords))))
-            self._todo.extend((it.func, *it.args, it.keywords, vars(it)))
-        elif isinstance(it, (types.BuiltinMethodType, types.MethodWrapperType)):
-            self.key.append(("method", it.__name__, self._token(it.__self__)))
-            self._todo.append(it.__self__)
-            if operations.looks_behind(it):
-                self.serial = f"its code looks behind vmap ({it.__name__})"
-        elif isinstance(it, CustomOpDef):
+        if isinstance(obj, (staticmethod, classmethod, types.MethodType)):
+            self.key.append(("method", self._token(obj.__func__), self._token(getattr(obj, "__self__", None))))
+            self._todo.extend((obj.__func__, getattr(obj, "__self__", None)))
+        elif isinstance(obj, property):
+            self._todo.extend((obj.fget, obj.fset, obj.fdel))
+        elif type(obj) is functools.partial:
+            self.key.append(("partial", *map(self._token, (obj.func, *obj.args, *obj.keywords))))
+            self._todo.extend((obj.func, *obj.args, obj.keywords, vars(obj)))
+        elif isinstance(obj, (types.BuiltinMethodType, types.MethodWrapperType)):
+            self.key.append(("method", obj.__name__, self._token(obj.__self__)))
+            self._todo.append(obj.__self__)
+            if operations.looks_behind(obj):
+                self.serial = f"its code looks behind vmap ({obj.__name__})"
+        elif isinstance(obj, CustomOpDef):
             self.serial = "an operation with a kernel of its own"
-            self._todo.extend(operations.kernels(it))
-        elif isinstance(it, functools._lru_cache_wrapper):
-            if not of_package(it):
-                self._caches.append(it)
+            self._todo.extend(operations.kernels(obj))
+        elif isinstance(obj, functools._lru_cache_wrapper):
+            if not of_package(obj):
+                self._caches.append(obj)
                 self.unproven = "what functools.lru_cache keeps"
-                self._todo.extend((it.__wrapped__, vars(it)))
+                self._todo.extend((obj.__wrapped__, vars(obj)))
         else:
             return False
         return True
 
-    def _special(self, it: Any) -> bool:
+    def _special(self, obj: Any) -> bool:
         """Types of C that are known."""
-        if isinstance(it, itertools.count):
-            self.key.append(repr(it))
-            self._told.append((it, repr(it)))
-        elif isinstance(it, DRAWING):
-            self._draws.append(it)
+        if isinstance(obj, itertools.count):
+            self.key.append(repr(obj))
+            self._told.append((obj, repr(obj)))
+        elif isinstance(obj, DRAWING):
+            self._draws.append(obj)
             self.unproven = "a generator of random numbers of its own"
-            self._attributes(it)
-            self._class(type(it))
-        elif type(it) is slice:
-            self._todo.extend((it.start, it.stop, it.step))
-        elif isinstance(it, types.MappingProxyType):
-            self._dicts.append((it, dict(it), types.MappingProxyType))  # type: ignore[arg-type]
-            self.key.append(("view", *((self._token(name), self._token(part)) for name, part in it.items())))
-            self._todo.extend(part for part in it.values() if not plain(part))
-        elif isinstance(it, weakref.ref):
-            self._todo.extend((it(), it.__callback__))
-            self._slotted(it)
-            self._attributes(it)
-            self._class(type(it))
-        elif isinstance(it, (types.GenericAlias, types.UnionType)):
-            self._todo.extend((*it.__args__, getattr(it, "__origin__", None)))
-        elif isinstance(it, (datetime.datetime, datetime.time)) and type(it).__module__ == "datetime":
-            self.key.append(repr(it))
-            self._todo.append(it.tzinfo)
-        elif isinstance(it, np.dtype):
-            fields = [part for field in (it.fields or {}).values() for part in field]
-            self._todo.extend((it.metadata, *fields, *(it.subdtype or ())))
-        elif isinstance(it, types.CellType):
-            self._cell(it)
+            self._attributes(obj)
+            self._class(type(obj))
+        elif type(obj) is slice:
+            self._todo.extend((obj.start, obj.stop, obj.step))
+        elif isinstance(obj, types.MappingProxyType):
+            self._dicts.append((obj, dict(obj), types.MappingProxyType))  # type: ignore[arg-type]
+            self.key.append(("view", *((self._token(name), self._token(part)) for name, part in obj.items())))
+            self._todo.extend(part for part in obj.values() if not plain(part))
+        elif isinstance(obj, weakref.ref):
+            self._todo.extend((obj(), obj.__callback__))
+            self._slotted(obj)
+            self._attributes(obj)
+            self._class(type(obj))
+        elif isinstance(obj, (types.GenericAlias, types.UnionType)):
+            self._todo.extend((*obj.__args__, getattr(obj, "__origin__", None)))
+        elif isinstance(obj, (datetime.datetime, datetime.time)) and type(obj).__module__ == "datetime":
+            self.key.append(repr(obj))
+            self._todo.append(obj.tzinfo)
+        elif isinstance(obj, np.dtype):
+            fields = [part for field in (obj.fields or {}).values() for part in field]
+            self._todo.extend((obj.metadata, *fields, *(obj.subdtype or ())))
+        elif isinstance(obj, types.CellType):
+            self._cell(obj)
         else:
-            return type(it) is object
+            return type(obj) is object
         return True
 
     # ---- code --------------------------------------------------------------------------------------------------------
@@ -376,12 +378,12 @@ class Look:
 
     def _cell(self, cell: Any) -> None:
         try:
-            kept = cell.cell_contents
+            contents = cell.cell_contents
         except ValueError:  # not filled yet
-            kept = ABSENT
-        self._cells.append((cell, kept))
-        self.key.append(("cell", self._token(kept)))
-        self._todo.append(kept)
+            contents = ABSENT
+        self._cells.append((cell, contents))
+        self.key.append(("cell", self._token(contents)))
+        self._todo.append(contents)
 
     def _named(self, space: dict[str, Any], names: Iterable[str]) -> None:
         for name in sorted(names):
@@ -398,13 +400,13 @@ class Look:
             elif name in self._imports and own_file(name):
                 self.unproven = f"a module that is imported where the code runs ({name})"
         if self._by_text:  # any variable of any module of the user's
-            own = [it for it in list(sys.modules.values()) if of_user(it)]
-            self._modules = list({id(it): it for it in (*self._modules, *own)}.values())
+            own = [obj for obj in list(sys.modules.values()) if of_user(obj)]
+            self._modules = list({id(obj): obj for obj in (*self._modules, *own)}.values())
         known = {(id(space), name) for space, name, _ in self._names}
         for module in self._modules:
             names = list(vars(module)) if self._by_text else self.named
             self._named(vars(module), [name for name in names if (id(vars(module)), name) not in known])
-        self._todo.extend(it for it in operations.reached(self.named)[0] if id(it) not in self._seen)
+        self._todo.extend(obj for obj in operations.reached(self.named)[0] if id(obj) not in self._seen)
         return bool(self._todo)
 
 

@@ -9,9 +9,9 @@ from discreet.learn.sgd.proof.numbers import by_entry
 from discreet.learn.sgd.proof.values import batch_axes, merged, public, rows, summed
 
 
-def _first(layout: Layout, what: str = "an operation on images") -> Layout:
+def _first(layout: Layout, operation: str = "an operation on images") -> Layout:
     if layout.dim != 0:
-        raise NotProven(f"{what} is given its examples along another axis than the first")
+        raise NotProven(f"{operation} is given its examples along another axis than the first")
     return layout
 
 
@@ -38,7 +38,7 @@ def convolved_back(call: Call) -> list[Value]:
         raise NotProven("a convolution of something all examples share")
     layout = _first(_all_rows(call, "grad_output", "input"))
     mask = list(call["output_mask"])
-    return [value for value, asked in zip((rows(layout), summed(), summed()), mask) if asked]
+    return [value for value, wanted in zip((rows(layout), summed(), summed()), mask) if wanted]
 
 
 @rule("native_layer_norm", "_fused_rms_norm")
@@ -115,7 +115,7 @@ def _of_channels(call: Call, *names: str) -> list[Value]:
 def batch_norm_back(call: Call) -> list[Value]:
     if _as_channels(call):
         return _of_channels(call, "grad_out")
-    if call.given.get("train", call.given.get("update", True)) is not False:
+    if call.arguments.get("train", call.arguments.get("update", True)) is not False:
         raise NotProven("batch norm in training mode takes statistics over the batch")
     call.publics("weight", "running_mean", "running_var", "save_mean", "save_invstd", "save_var")
     layout = _first(_all_rows(call, "grad_out", "input"))
@@ -193,7 +193,7 @@ def images(call: Call) -> list[Value]:
     """Image by image: every tensor that comes in or goes out has one entry an image along its first axis."""
     call.no_sums()
     call.no_sizes()
-    layouts = [it.layout for it in call.values if it.kind == ROWS and it.layout is not None]
+    layouts = [value.layout for value in call.values if value.kind == ROWS and value.layout is not None]
     if len(layouts) != len(call.values) or not layouts:
         raise NotProven("some of what meets here is rows of examples and some is not")
     layout = _first(merged(layouts))
@@ -243,7 +243,7 @@ def entry_losses(call: Call) -> Any:
 def class_losses(call: Call) -> list[Value]:
     _not_reduced(call)
     call.publics("weight")
-    layout = _first(merged([it.layout for it in call.values if it.layout is not None]))
+    layout = _first(merged([value.layout for value in call.values if value.layout is not None]))
     return [rows(layout) for _ in call.outs]
 
 
@@ -276,24 +276,24 @@ def attention(call: Call) -> list[Value]:
     if layout.dim > 1:
         raise NotProven("attention over the batch")
     if mask is not None and mask.kind != PUBLIC:
-        given = call["attn_mask"] if call["attn_mask"] is not None else call["attn_bias"]
+        mask_tensor = call["attn_mask"] if call["attn_mask"] is not None else call["attn_bias"]
         if mask.kind != ROWS:
             raise NotProven("a sum over the batch is used as more than a gradient")
-        merged([layout, mask.layout.at(mask.layout.dim + 4 - given.ndim)])  # type: ignore[union-attr]
-    made = []
+        merged([layout, mask.layout.at(mask.layout.dim + 4 - mask_tensor.ndim)])  # type: ignore[union-attr]
+    results = []
     for t in call.outs:
         axes = batch_axes(t.shape)
         if axes and axes != [layout.dim]:
             raise NotProven("attention with examples along another axis")
-        made.append(rows(layout) if axes else summed() if call.name.endswith("_backward") else public())
-    return made
+        results.append(rows(layout) if axes else summed() if call.name.endswith("_backward") else public())
+    return results
 
 
 @rule(
     "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward",
 )  # fmt: skip
 def cells(call: Call) -> list[Value]:
-    layouts = [it.layout for t, it in zip(call.tensors, call.values) if it.layout is not None]
+    layouts = [value.layout for t, value in zip(call.tensors, call.values) if value.layout is not None]
     call.no_sums()
     layout = _first(merged(layouts))
     return [rows(layout) if batch_axes(t.shape) else summed() for t in call.outs]

@@ -62,11 +62,15 @@ def by_entry(call: Call) -> Any:
             raise NotProven("the place of an example in its batch is used as a number")
         return Value(Cell(NUMBERS), call.layout("self"))
     axes = max(t.ndim for t in out)
-    met = [it.layout.at(axes - t.ndim + it.layout.dim) for t, it in zip(call.tensors, call.values) if it.layout is not None]
+    met = [
+        value.layout.at(axes - t.ndim + value.layout.dim)
+        for t, value in zip(call.tensors, call.values)
+        if value.layout is not None
+    ]
     if not met:
         layout = free(out[0].shape)
         return rows(layout) if layout is not None else public()
-    if any(it.dim < 0 for it in met) or any(len(batch_axes(t.shape)) > 1 for t in out):
+    if any(spot.dim < 0 for spot in met) or any(len(batch_axes(t.shape)) > 1 for t in out):
         raise NotProven("every example is laid beside every other")
     layout = merged(met)
     return [rows(layout.at(layout.dim - axes + t.ndim)) if batch_axes(t.shape) else public() for t in out]
@@ -74,8 +78,8 @@ def by_entry(call: Call) -> Any:
 
 def _linear(call: Call) -> None:
     """A sum over the batch stays one under linear operations with public factors alone."""
-    sums = sum(it.kind == SUM for it in call.values)
-    if call.kinds <= {SUM, PUBLIC} and all(it.layout is None for it in call.values):
+    sums = sum(value.kind == SUM for value in call.values)
+    if call.kinds <= {SUM, PUBLIC} and all(value.layout is None for value in call.values):
         first = call.values[0].kind == SUM
         if call.name in ("where", "masked_fill"):
             condition = call.of("condition") or call.of("mask")
@@ -118,14 +122,14 @@ def totalled(call: Call) -> Value:
 )  # fmt: skip
 def over(call: Call) -> Any:
     """What is taken over axes is one example's own where the axis of examples is not among them."""
-    if "other" in call.given:  # the larger of two, entry by entry
+    if "other" in call.arguments:  # the larger of two, entry by entry
         return by_entry(call)
     call.no_sums()
     call.no_sizes()
     layout, axes = call.layout("self"), call["self"].ndim
     if layout is None:
         return [public() for _ in call.outs]
-    dims = dims_of(call.given.get("dim", call.given.get("ord_dim")), axes)
+    dims = dims_of(call.arguments.get("dim", call.arguments.get("ord_dim")), axes)
     if layout.dim in dims or NUMBERS in call.kinds:
         raise NotProven("a statistic is taken over the batch")
     return [rows(_without(layout, dims, bool(call["keepdim"]))) for _ in call.outs]
@@ -140,13 +144,13 @@ def beside(call: Call) -> Any:
     """Entries meet along one axis, which must not be that of the examples; axes stay where they are."""
     call.no_sums()
     call.no_sizes()
-    layouts = [it.layout for it in call.values if it.kind == ROWS and it.layout is not None]
+    layouts = [value.layout for value in call.values if value.kind == ROWS and value.layout is not None]
     if NUMBERS in call.kinds:
         raise NotProven("the place of an example in its batch is used as a number")
     if not layouts:
         return [public() for _ in call.outs]
     layout, axes = merged(layouts), call.outs[0].ndim
-    if any(it.kind == PUBLIC and t.ndim for it, t in zip(call.values, call.tensors)):
+    if any(value.kind == PUBLIC and t.ndim for value, t in zip(call.values, call.tensors)):
         raise NotProven("some of what meets here is rows of examples and some is not")
     dim = call["dim"]
     if positive(-1 if dim is None else int(dim), axes) == layout.dim:
@@ -166,34 +170,34 @@ def product(a: Value, b: Value, axes: int) -> Value:
         if kinds == {SUM} or ROWS in kinds:
             raise NotProven("a sum over the batch is used as more than a gradient")
         return summed()
-    one, other = a.layout, b.layout
-    if one is None and other is None:
+    first, second = a.layout, b.layout
+    if first is None and second is None:
         return public()
-    if one is not None and other is not None:
-        if one.dim == other.dim == 0 and axes == 3:
-            return rows(merged([one, other]))
-        if one.dim == axes - 1 and other.dim == axes - 2:
-            merged([one.at(0), other.at(0)])
+    if first is not None and second is not None:
+        if first.dim == second.dim == 0 and axes == 3:
+            return rows(merged([first, second]))
+        if first.dim == axes - 1 and second.dim == axes - 2:
+            merged([first.at(0), second.at(0)])
             return summed()
         raise NotProven("a product in which every example meets every other")
-    layout, inside = (one, axes - 1) if one is not None else (other, axes - 2)
+    layout, inside = (first, axes - 1) if first is not None else (second, axes - 2)
     assert layout is not None
     if layout.dim == inside:
         raise NotProven("a product over the batch")
     return rows(layout)
 
 
-def plus(call: Call, name: str, found: Value) -> Value:
+def plus(call: Call, name: str, result: Value) -> Value:
     """What is added to a product."""
     more = call.of(name)
     if more is None:
-        return found
-    if found.kind == ROWS and more.kind == ROWS:
+        return result
+    if result.kind == ROWS and more.kind == ROWS:
         wide = call.outs[0].ndim - call[name].ndim
-        merged([found.layout, more.layout.at(more.layout.dim + wide)])  # type: ignore[union-attr,list-item]
-    elif more.kind != PUBLIC and more.kind != found.kind:
+        merged([result.layout, more.layout.at(more.layout.dim + wide)])  # type: ignore[union-attr,list-item]
+    elif more.kind != PUBLIC and more.kind != result.kind:
         raise NotProven("a sum over the batch is used as more than a gradient")
-    return found
+    return result
 
 
 @rule("mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation")
@@ -215,12 +219,12 @@ def products(call: Call) -> Value:
     axes = 3 if call.name in ("bmm", "baddbmm") else 2
     if call.name in ("mv", "addmv"):
         b = Value(b.cell, b.layout and b.layout.at(0))
-        found = product(a, b, 2)
+        result = product(a, b, 2)
     elif call.name == "dot":
-        found = product(Value(a.cell, a.layout and a.layout.at(1)), b, 2)
+        result = product(Value(a.cell, a.layout and a.layout.at(1)), b, 2)
     else:
-        found = product(a, b, axes)
-    return plus(call, "self", found) if add else found
+        result = product(a, b, axes)
+    return plus(call, "self", result) if add else result
 
 
 def last_axes(count: int, *names: str) -> Rule:
@@ -230,13 +234,13 @@ def last_axes(count: int, *names: str) -> Rule:
         call.no_sums()
         call.no_sizes()
         layouts = []
-        for t, it in zip(call.tensors, call.values):
-            if it.kind == NUMBERS:
+        for t, value in zip(call.tensors, call.values):
+            if value.kind == NUMBERS:
                 raise NotProven("the place of an example in its batch is used as a number")
-            if it.layout is not None:
-                if it.layout.dim >= t.ndim - count:
+            if value.layout is not None:
+                if value.layout.dim >= t.ndim - count:
                     raise NotProven("entries of different examples meet along the batch")
-                layouts.append(it.layout.at(it.layout.dim - t.ndim))
+                layouts.append(value.layout.at(value.layout.dim - t.ndim))
         if not layouts:
             return [public() for _ in call.outs]
         layout, axes = merged(layouts), max(t.ndim for t in call.tensors)

@@ -47,15 +47,15 @@ WORD = 8
 MANAGED_DICT = 1 << 4  # flags of a type whose __dict__ lies in front of the object
 
 
-def plain(it: Any) -> bool:
+def plain(obj: Any) -> bool:
     """Whether it can never change."""
-    kind = type(it)
+    kind = type(obj)
     if kind in IMMUTABLE:
         return True
-    if isinstance(it, np.dtype):
-        return it.metadata is None and it.fields is None and it.subdtype is None
+    if isinstance(obj, np.dtype):
+        return obj.metadata is None and obj.fields is None and obj.subdtype is None
     if kind is datetime.datetime or kind is datetime.time:
-        return it.tzinfo is None or type(it.tzinfo) is datetime.timezone
+        return obj.tzinfo is None or type(obj.tzinfo) is datetime.timezone
     return issubclass(kind, np.generic) and not issubclass(kind, (np.void, np.object_)) and kind.__module__ == "numpy"
 
 
@@ -115,7 +115,7 @@ def _foreign_class(kind: type) -> bool:
     at: Any = sys.modules.get(module)
     for part in kind.__qualname__.split("."):
         at = getattr(at, part, None)
-    functions = [it for it in vars(kind).values() if isinstance(it, types.FunctionType)]
+    functions = [member for member in vars(kind).values() if isinstance(member, types.FunctionType)]
     return at is kind or (bool(functions) and all(map(foreign_function, functions)))
 
 
@@ -133,12 +133,12 @@ def machinery_function(function: types.FunctionType) -> bool:
     return any(name == own or name.startswith(f"{own}.") for own in MACHINERY) and foreign_function(function)
 
 
-def of_package(it: Any) -> bool:
+def of_package(obj: Any) -> bool:
     """Whether it is a variable of an installed package under its own name, such as a compiled function."""
-    module, name = getattr(it, "__module__", None), getattr(it, "__qualname__", None) or getattr(it, "__name__", None)
+    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not foreign(module):
         return False
-    return vars(sys.modules.get(module, types)).get(name) is it
+    return vars(sys.modules.get(module, types)).get(name) is obj
 
 
 def base_of(kind: type) -> type:
@@ -150,7 +150,7 @@ def base_of(kind: type) -> type:
 def slots_of(kind: Any) -> tuple[Any, ...]:
     """The descriptors of all slots of classes written in Python."""
     own = [part for part in kind.__mro__[: kind.__mro__.index(base_of(kind))] if "__slots__" in vars(part)]
-    return tuple(it for part in own for it in vars(part).values() if isinstance(it, types.MemberDescriptorType))
+    return tuple(member for part in own for member in vars(part).values() if isinstance(member, types.MemberDescriptorType))
 
 
 @functools.lru_cache(maxsize=10_000)

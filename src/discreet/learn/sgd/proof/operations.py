@@ -71,7 +71,7 @@ def _definitions() -> Any:
 def _of_users(count: int) -> frozenset[tuple[str, str]]:
     """Namespaces and names of operations that were given a kernel by a file that is no installed package's."""
     theirs = set()
-    for space, name, key in (it.split("/", 2) for it in _registered() if it.count("/") == 2):
+    for space, name, key in (entry.split("/", 2) for entry in _registered() if entry.count("/") == 2):
         if space in OWN and (key == "Meta" or f"{space}::{name}" in _definitions()):
             continue
         definition = _definitions().get(f"{space}::{name.partition('.')[0]}")
@@ -120,7 +120,7 @@ class Behind(Exception):
 @contextmanager
 def hidden() -> Iterator[list[str]]:
     """While this is open, whoever looks behind vmap, or writes a tensor out as text, is noted and gets an error."""
-    asked: list[str] = []
+    peeked: list[str] = []
     torchs = str(torch.__file__).rpartition("/")[0] + "/"
     before = [(place, name, getattr(place, name)) for place, name in _unwrapping()]
     text = torch._tensor_str._str
@@ -129,21 +129,21 @@ def hidden() -> Iterator[list[str]]:
         def ask(*args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1).f_code.co_filename
             if name == "debug_unwrap" or not caller.startswith(torchs):
-                asked.append(name)
+                peeked.append(name)
                 raise Behind(name)
             return plain(*args, **kwargs)
 
         return ask
 
     def written(*args: Any, **kwargs: Any) -> str:
-        asked.append("the text of a tensor")
+        peeked.append("the text of a tensor")
         raise Behind("the text of a tensor")
 
     try:
         for place, name, plain in before:
             setattr(place, name, refused(name, plain))
         torch._tensor_str._str = written
-        yield asked
+        yield peeked
     finally:
         torch._tensor_str._str = text
         for place, name, plain in before:

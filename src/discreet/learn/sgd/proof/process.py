@@ -37,8 +37,8 @@ def _print_options() -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")}
 
 
-def _set_print_options(kept: dict[str, Any]) -> None:
-    for name, value in kept.items():
+def _set_print_options(saved: dict[str, Any]) -> None:
+    for name, value in saved.items():
         setattr(torch._tensor_str.PRINT_OPTS, name, value)
 
 
@@ -47,32 +47,32 @@ def _autocast() -> tuple[Any, ...]:
     return tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
 
 
-def _set_autocast(kept: tuple[Any, ...]) -> None:
-    for kind, enabled, dtype in kept:
+def _set_autocast(saved: tuple[Any, ...]) -> None:
+    for kind, enabled, dtype in saved:
         torch.set_autocast_enabled(kind, enabled)
         torch.set_autocast_dtype(kind, dtype)
 
 
-def _set_environment(kept: dict[str, str]) -> None:
-    for name in os.environ.keys() - kept.keys():
+def _set_environment(saved: dict[str, str]) -> None:
+    for name in os.environ.keys() - saved.keys():
         del os.environ[name]
-    os.environ.update(kept)
+    os.environ.update(saved)
 
 
 def _deterministic() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
-def _set_deterministic(kept: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(kept[0], warn_only=kept[1])
+def _set_deterministic(saved: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(saved[0], warn_only=saved[1])
 
 
 def _filters() -> list[Any]:
     return list(warnings.filters)
 
 
-def _set_filters(kept: list[Any]) -> None:
-    warnings.filters[:] = kept  # type: ignore[index]
+def _set_filters(saved: list[Any]) -> None:
+    warnings.filters[:] = saved  # type: ignore[index]
     warnings._filters_mutated() if hasattr(warnings, "_filters_mutated") else None
 
 
@@ -85,18 +85,18 @@ def _backends() -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _set_backends(kept: tuple[Any, ...]) -> None:
-    if kept == _backends():
+def _set_backends(saved: tuple[Any, ...]) -> None:
+    if saved == _backends():
         return
-    torch._C._set_mkldnn_enabled(kept[0])
-    torch._C._set_cudnn_enabled(kept[1])
-    torch._C._set_cudnn_benchmark(kept[2])
-    torch._C._set_cudnn_deterministic(kept[3])
-    torch.backends.cuda.enable_flash_sdp(kept[4])
-    torch.backends.cuda.enable_mem_efficient_sdp(kept[5])
-    torch.backends.cuda.enable_math_sdp(kept[6])
-    torch.backends.mha.set_fastpath_enabled(kept[7])
-    torch.set_float32_matmul_precision(kept[8])
+    torch._C._set_mkldnn_enabled(saved[0])
+    torch._C._set_cudnn_enabled(saved[1])
+    torch._C._set_cudnn_benchmark(saved[2])
+    torch._C._set_cudnn_deterministic(saved[3])
+    torch.backends.cuda.enable_flash_sdp(saved[4])
+    torch.backends.cuda.enable_mem_efficient_sdp(saved[5])
+    torch.backends.cuda.enable_math_sdp(saved[6])
+    torch.backends.mha.set_fastpath_enabled(saved[7])
+    torch.set_float32_matmul_precision(saved[8])
 
 
 def _umask() -> int:
@@ -109,20 +109,20 @@ def _collector() -> tuple[Any, ...]:
     return (*gc.get_threshold(), gc.isenabled())
 
 
-def _set_collector(kept: tuple[Any, ...]) -> None:
-    gc.set_threshold(*kept[:3])
-    gc.enable() if kept[3] else gc.disable()
+def _set_collector(saved: tuple[Any, ...]) -> None:
+    gc.set_threshold(*saved[:3])
+    gc.enable() if saved[3] else gc.disable()
 
 
 def _decimals() -> tuple[Any, ...]:
     context = decimal.getcontext()
-    flags = tuple(each for mapping in (context.flags, context.traps) for each in mapping.values())
+    flags = tuple(flag for mapping in (context.flags, context.traps) for flag in mapping.values())
     return context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, flags
 
 
-def _set_decimals(kept: tuple[Any, ...]) -> None:
+def _set_decimals(saved: tuple[Any, ...]) -> None:
     context = decimal.getcontext()
-    context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, flags = kept
+    context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, flags = saved
     names = [*context.flags]
     for place, name in enumerate(names):
         context.flags[name], context.traps[name] = flags[place], flags[len(names) + place]
@@ -132,8 +132,8 @@ def _hooks() -> tuple[Any, ...]:
     return sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook
 
 
-def _set_hooks(kept: tuple[Any, ...]) -> None:
-    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook = kept
+def _set_hooks(saved: tuple[Any, ...]) -> None:
+    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook = saved
 
 
 def _in_main_thread() -> bool:
@@ -147,12 +147,12 @@ def _handlers() -> tuple[Any, ...]:
     return known, tuple(timer for timer in timers if signal.getitimer(timer)[0])
 
 
-def _set_handlers(kept: tuple[Any, ...]) -> None:
-    found, running = _handlers()
-    for (number, handler), (_, now) in zip(kept[0], found):
+def _set_handlers(saved: tuple[Any, ...]) -> None:
+    current, running = _handlers()
+    for (number, handler), (_, now) in zip(saved[0], current):
         if handler is not now and handler is not None:
             signal.signal(number, handler)
-    for timer in set(running) - set(kept[1]):
+    for timer in set(running) - set(saved[1]):
         signal.setitimer(timer, 0)
 
 
@@ -165,16 +165,16 @@ def _limits() -> tuple[Any, ...]:
     return tuple((kind, resource.getrlimit(kind)) for kind in kinds)
 
 
-def _set_limits(kept: tuple[Any, ...]) -> None:
+def _set_limits(saved: tuple[Any, ...]) -> None:
     import resource
 
-    for kind, limit in kept:
+    for kind, limit in saved:
         if resource.getrlimit(kind) != limit:
             resource.setrlimit(kind, limit)
 
 
-def _set_paths(kept: list[str]) -> None:
-    sys.path[:] = kept
+def _set_paths(saved: list[str]) -> None:
+    sys.path[:] = saved
 
 
 SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
@@ -241,9 +241,9 @@ def as_it_was(seed: int | None = None) -> Iterator[None]:
                 np.random.seed(seed % 2**32)
             yield
     finally:
-        for (get, put), kept in zip(SETTINGS, before, strict=True):
-            if get() != kept:
-                put(kept)
+        for (get, put), saved in zip(SETTINGS, before, strict=True):
+            if get() != saved:
+                put(saved)
         random.setstate(drawn[0])
         np.random.set_state(drawn[1])
 
@@ -289,16 +289,19 @@ def beside(contexts: bool = True) -> str | None:
     return None
 
 
-def _of_user(it: Any) -> bool:
-    if isinstance(it, types.MethodType):
-        return _of_user(it.__func__)
-    if isinstance(it, types.FunctionType):
-        return not foreign_function(it)
-    return it is not None and not foreign_class(type(it))
+def _of_user(obj: Any) -> bool:
+    if isinstance(obj, types.MethodType):
+        return _of_user(obj.__func__)
+    if isinstance(obj, types.FunctionType):
+        return not foreign_function(obj)
+    return obj is not None and not foreign_class(type(obj))
 
 
 def everywhere() -> list[Any]:
     """Hooks that torch calls for all modules, and active modes."""
     from torch.nn.modules import module
 
-    return [*modes(), *(it for name, it in vars(module).items() if name.startswith("_global_") and isinstance(it, dict))]
+    return [
+        *modes(),
+        *(value for name, value in vars(module).items() if name.startswith("_global_") and isinstance(value, dict)),
+    ]

@@ -157,27 +157,30 @@ def _leaves(node: Node) -> list[Any]:
 
 def _runner(part: Part, start: State, modules: dict[str, nn.Module]) -> Callable[..., tuple[Any, ...]]:
     """A function of what is taken from around the part, by slot, and of its inputs."""
-    one = {start: start}  # equal states are made one, so that comparing them costs nothing
-    states = [one.setdefault(node.state, node.state) for node in part.nodes]
-    steps = [(_caller(it, modules), it.outs, it.drops, state, it.where) for it, state in zip(part.nodes, states, strict=True)]
+    canonical = {start: start}  # equal states are made one, so that comparing them costs nothing
+    states = [canonical.setdefault(node.state, node.state) for node in part.nodes]
+    steps = [
+        (_caller(step_node, modules), step_node.outs, step_node.drops, state, step_node.where)
+        for step_node, state in zip(part.nodes, states, strict=True)
+    ]
 
-    def run(taken: dict[int, Any], *inputs: Any) -> tuple[Any, ...]:
-        env = Env({**taken, **dict(zip(part.inputs, inputs, strict=True))}, _size(part, inputs))
+    def run(outside: dict[int, Any], *inputs: Any) -> tuple[Any, ...]:
+        env = Env({**outside, **dict(zip(part.inputs, inputs, strict=True))}, _size(part, inputs))
         values, outer, now = env.values, State.now(), start
         for call, outs, drops, state, where in steps:
             if state is not now:
                 (outer if state is start else state).enter(outer)
                 now = state
             try:
-                found = call(env)
+                result = call(env)
             except Exception as error:
                 error.where = getattr(error, "where", where)  # type: ignore[attr-defined]
                 raise
-            if len(outs) == 1 and isinstance(found, Tensor):
-                values[outs[0]] = found
+            if len(outs) == 1 and isinstance(result, Tensor):
+                values[outs[0]] = result
             elif outs:
-                values.update(zip(outs, tensors(found), strict=True))
-            del found
+                values.update(zip(outs, tensors(result), strict=True))
+            del result
             for slot in drops:
                 values.pop(slot, None)
         if now is not start:
@@ -213,12 +216,12 @@ def _of_part(node: Node, part: Part, args: Get, kwargs: Get, modules: dict[str, 
     module = None if node.module is None else modules[node.module]
 
     def call(env: Env) -> Any:
-        taken = {slot: env.values[slot] for slot in part.taken}
+        outside = {slot: env.values[slot] for slot in part.taken}
         if module is None:  # a checkpoint: given all that it uses, it can be run again
-            return checkpoint(partial(run, taken), *args(env), use_reentrant=False, **node.func())  # type: ignore[misc]
+            return checkpoint(partial(run, outside), *args(env), use_reentrant=False, **node.func())  # type: ignore[misc]
 
-        def forward(*given: Any, **named: Any) -> tuple[Any, ...]:
-            return run(taken, *tensors((given, named)))
+        def forward(*operands: Any, **named: Any) -> tuple[Any, ...]:
+            return run(outside, *tensors((operands, named)))
 
         with recorded(module, forward):
             return _called(module, args(env), kwargs(env))
@@ -268,10 +271,10 @@ def _filled(template: Any, modules: dict[str, nn.Module]) -> Get:
         ends = _filled((template.start, template.stop, template.step), modules)
         return lambda env: slice(*ends(env))
     if isinstance(template, dict):
-        named = {key: _filled(it, modules) for key, it in template.items()}
+        named = {key: _filled(item, modules) for key, item in template.items()}
         return lambda env: {key: get(env) for key, get in named.items()}
-    kind, each = type(template), [_filled(it, modules) for it in template]
-    return lambda env: kind([get(env) for get in each])
+    kind, getters = type(template), [_filled(item, modules) for item in template]
+    return lambda env: kind([get(env) for get in getters])
 
 
 def _open(template: Any) -> bool:
@@ -285,19 +288,19 @@ def _open(template: Any) -> bool:
     return isinstance(template, (Ref, Sized, Held, Tensor))
 
 
-def tensors(found: Any) -> list[Tensor]:
+def tensors(tree: Any) -> list[Tensor]:
     """The tensors in tuples, lists and dictionaries, in order."""
-    if isinstance(found, Tensor):
-        return [found]
-    if isinstance(found, dict):
-        return [leaf for it in dict.values(found) for leaf in tensors(it)]
-    if isinstance(found, (tuple, list)):
-        parts = tuple.__iter__(found) if isinstance(found, tuple) else list.__iter__(found)
-        return [leaf for it in parts for leaf in tensors(it)]
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        return [leaf for item in dict.values(tree) for leaf in tensors(item)]
+    if isinstance(tree, (tuple, list)):
+        parts = tuple.__iter__(tree) if isinstance(tree, tuple) else list.__iter__(tree)
+        return [leaf for item in parts for leaf in tensors(item)]
     return []
 
 
-def tidy(part: Part, kept: Iterable[int] = ()) -> None:
+def tidy(part: Part, needed: Iterable[int] = ()) -> None:
     """Say of every node which slots are not needed any more after it, so that memory is given back as it was."""
     last: dict[int, int] = {}
     for number, node in enumerate(part.nodes):
@@ -306,7 +309,7 @@ def tidy(part: Part, kept: Iterable[int] = ()) -> None:
             last[slot] = number
         if node.part is not None:
             tidy(node.part)
-    for slot in (*part.outs, *kept):
+    for slot in (*part.outs, *needed):
         last.pop(slot, None)
     for number, node in enumerate(part.nodes):
         node.drops = tuple(slot for slot, at in last.items() if at == number)

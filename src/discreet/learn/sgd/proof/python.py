@@ -38,8 +38,8 @@ class Watch(Look):
     def __init__(self, model: nn.Module, code: Iterable[Any], copies: bool = True) -> None:
         super().__init__(model, code, copies)
         own = {id(p) for p in model.parameters()}
-        asked = "grad" in self.named  # what an earlier step left there is not in a trace
-        self._compared = [(it, gradient) for it, gradient in self._gradients if asked or id(it) not in own]
+        uses_grad = "grad" in self.named  # what an earlier step left there is not in a trace
+        self._compared = [(tensor, gradient) for tensor, gradient in self._gradients if uses_grad or id(tensor) not in own]
         if any(gradient is not None for _, gradient in self._compared):
             self.unproven = "gradients that an earlier step left"
         self.large = bool(self._todo)  # more things than are watched
@@ -58,8 +58,8 @@ class Watch(Look):
                     return str(name)
                 if not in_order(base.keys(mapping), before):
                     return "the order of a dictionary"
-        for sequence, kept, base in self._lists:
-            if base.__len__(sequence) != len(kept) or not all(map(is_, base.__iter__(sequence), kept)):
+        for sequence, elements, base in self._lists:
+            if base.__len__(sequence) != len(elements) or not all(map(is_, base.__iter__(sequence), elements)):
                 return "an element of a list or set"
         return self._class_changed() or self._code_changed() or self._content_changed() or self._tensor_changed()
 
@@ -85,8 +85,8 @@ class Watch(Look):
         return None
 
     def _code_changed(self) -> str | None:
-        for space, name, kept in self._names:
-            if not same(space.get(name, ABSENT), kept):
+        for space, name, before in self._names:
+            if not same(space.get(name, ABSENT), before):
                 return name
         for space, names in self._absent.values():
             if any(map(space.__contains__, names)):
@@ -94,22 +94,22 @@ class Watch(Look):
         for function, about in self._functions:
             if not all(map(same, about_function(function), about)):
                 return f"the code or the defaults of {function.__name__}"
-        for cell, kept in self._cells:
-            if not same(inside(cell), kept):
+        for cell, before in self._cells:
+            if not same(inside(cell), before):
                 return "a variable that a function keeps"
         return None
 
     def _content_changed(self) -> str | None:
-        for it, slot, kept in self._slots:
-            if not same(slot_of(it, slot), kept):
+        for obj, slot, before in self._slots:
+            if not same(slot_of(obj, slot), before):
                 return str(slot.__name__)
-        for it, said in self._told:
-            if repr(it) != said:
-                return said
-        return next((f"a {type(it).__name__}" for it, kept in self._arrays if not kept.equal(it)), None)
+        for obj, text in self._told:
+            if repr(obj) != text:
+                return text
+        return next((f"a {type(obj).__name__}" for obj, before in self._arrays if not before.equal(obj)), None)
 
     def _tensor_changed(self) -> str | None:
-        if any(it.grad is not gradient for it, gradient in self._compared):
+        if any(leaf.grad is not gradient for leaf, gradient in self._compared):
             return "the gradient of a parameter"
         for tensor, (grad, dtype, shape), hooks in self._tensors:
             if tensor.requires_grad is not grad or tensor.dtype is not dtype or tensor.shape != shape:
@@ -143,9 +143,9 @@ class Watch(Look):
 
     def restore(self, fresh: bool = False) -> None:
         """Put everything back, whatever a call left there; generators of its own draw anew where `fresh`."""
-        for it, kind in zip(*self._objects, strict=True):
-            if type(it) is not kind:
-                object.__setattr__(it, "__class__", kind)
+        for obj, kind in zip(*self._objects, strict=True):
+            if type(obj) is not kind:
+                object.__setattr__(obj, "__class__", kind)
         for mapping in self._empty:
             mapping.clear()
         for mapping, before, base in self._dicts:
@@ -154,10 +154,10 @@ class Watch(Look):
             if not _sharded(mapping) and not _sharded(before):
                 base.clear(mapping)
                 base.update(mapping, before)
-        for sequence, kept, base in self._lists:
-            if base.__len__(sequence) != len(kept) or not all(map(is_, base.__iter__(sequence), kept)):
+        for sequence, elements, base in self._lists:
+            if base.__len__(sequence) != len(elements) or not all(map(is_, base.__iter__(sequence), elements)):
                 base.clear(sequence)
-                (base.update if base is set else base.extend)(sequence, kept)
+                (base.update if base is set else base.extend)(sequence, elements)
         self._restore_classes()
         self._restore_code()
         self._restore_contents()
@@ -180,13 +180,13 @@ class Watch(Look):
 
                 _abc._reset_registry(kind)
                 _abc._reset_caches(kind)
-                for it in known:
-                    _abc._abc_register(kind, it)
+                for subclass in known:
+                    _abc._abc_register(kind, subclass)
 
     def _restore_code(self) -> None:
-        for space, name, kept in self._names:
-            if space.get(name, ABSENT) is not kept:
-                space[name] = kept
+        for space, name, value in self._names:
+            if space.get(name, ABSENT) is not value:
+                space[name] = value
         for space, names in self._absent.values():
             for name in names & space.keys():
                 del space[name]
@@ -194,23 +194,23 @@ class Watch(Look):
             for name, now, before in zip(SETTABLE, about_function(function), about, strict=True):
                 if now is not before:
                     setattr(function, name, before)
-        for cell, kept in self._cells:
-            if inside(cell) is not kept:
-                cell.cell_contents = kept
-                if kept is ABSENT:
+        for cell, value in self._cells:
+            if inside(cell) is not value:
+                cell.cell_contents = value
+                if value is ABSENT:
                     del cell.cell_contents
 
     def _restore_contents(self) -> None:
-        for it, slot, kept in self._slots:
-            if slot_of(it, slot) is not kept:
-                slot.__delete__(it) if kept is ABSENT else slot.__set__(it, kept)
+        for obj, slot, value in self._slots:
+            if slot_of(obj, slot) is not value:
+                slot.__delete__(obj) if value is ABSENT else slot.__set__(obj, value)
         with torch.no_grad():
-            for it, content in self._arrays:
-                if not content.equal(it):
-                    content.write(it)
-        for it, gradient in self._gradients:
-            if it.grad is not gradient:
-                it.grad = gradient
+            for obj, content in self._arrays:
+                if not content.equal(obj):
+                    content.write(obj)
+        for obj, gradient in self._gradients:
+            if obj.grad is not gradient:
+                obj.grad = gradient
         for tensor, (grad, _, _), (hooks, more) in self._tensors:
             if tensor.requires_grad is not grad and tensor.is_leaf:
                 tensor.requires_grad_(grad)
@@ -241,11 +241,11 @@ def put_back(model: nn.Module, code: Iterable[Any], fresh: bool = False) -> Iter
 
 def _sharded(mapping: dict[Any, Any]) -> bool:
     """Parameters that fully_shard exchanges for their shards and back, and must find as it left them."""
-    return any(isinstance(it, Tensor) and machinery(type(it)) for it in mapping.values())
+    return any(isinstance(value, Tensor) and machinery(type(value)) for value in mapping.values())
 
 
 def watched(kind: type) -> dict[str, Any]:
-    return {name: it for name, it in vars(kind).items() if name not in UNWATCHED}
+    return {name: value for name, value in vars(kind).items() if name not in UNWATCHED}
 
 
 def hooks_of(tensor: Tensor) -> tuple[dict[int, Any], dict[int, Any]]:
@@ -267,7 +267,7 @@ def _computed(now: Any, before: Any, trained: bool = False) -> bool:
     real = trained and not isinstance(now, FakeTensor)
     if real and (type(now) is not type(before) or now.requires_grad is not before.requires_grad):
         return False
-    bare = not any(not name.startswith("_discreet") for it in (now, before) for name in _attributes(it))
+    bare = not any(not name.startswith("_discreet") for tensor in (now, before) for name in _attributes(tensor))
     return bare and now.shape == before.shape and now.dtype == before.dtype and not now._backward_hooks
 
 

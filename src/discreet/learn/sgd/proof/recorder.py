@@ -60,18 +60,18 @@ class Recorder(TorchFunctionMode):
     def begin(self, inputs: Any) -> None:
         for path, module in self._model.named_modules(remove_duplicate=False):
             for buffer, held in ((False, module._parameters), (True, module._buffers)):
-                for name, it in held.items():
-                    if it is not None:
-                        self._keep.append(it)
-                        self._held.setdefault(id(it), []).append(Held(path, name, buffer))
+                for name, tensor in held.items():
+                    if tensor is not None:
+                        self._keep.append(tensor)
+                        self._held.setdefault(id(tensor), []).append(Held(path, name, buffer))
         self._start = State.now()
         self._frame = self._framed(pytree.tree_leaves(inputs), None, None)
         self._whole, self._open = self._frame.part, True
 
-    def end(self, found: Any, tree: bool = False) -> None:
+    def end(self, outputs: Any, tree: bool = False) -> None:
         """What comes out: the losses, or a tree of tensors."""
         self._open = False
-        leaves, shape = pytree.tree_flatten(found)
+        leaves, shape = pytree.tree_flatten(outputs)
         if tree and not _plain_tree(shape):
             raise NotProven("what comes out is in a container with code of its own")
         refs = [self._reference(leaf) for leaf in leaves]
@@ -102,14 +102,14 @@ class Recorder(TorchFunctionMode):
         if not self._open or self._covered:
             return func(*args, **kwargs)
         _allowed(func, args, self)
-        given = self._template(func, args, kwargs)
-        if given is None:  # seen below, operation by operation
+        template = self._template(func, args, kwargs)
+        if template is None:  # seen below, operation by operation
             return func(*args, **kwargs)
         state, before = State.now(), self._ran
         out = self._inside(func, args, kwargs)
         leaves = tensors(out)
         if leaves or self._ran != before or getattr(func, "__name__", "") == "__set__":
-            self._note(Node(func, *given, state), leaves)
+            self._note(Node(func, *template, state), leaves)
         return out
 
     def _inside(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -125,10 +125,10 @@ class Recorder(TorchFunctionMode):
         if not self._open or self._covered:
             return
         uncast = tuple((kind, False, dtype) for kind, _, dtype in self._start.cast)  # what it is given was cast already
-        given = self._templates(args, kwargs)
-        if given is None:
+        template = self._templates(args, kwargs)
+        if template is None:
             raise NotProven(UNKNOWN)
-        self._note(Node(func, *given, State(torch.is_grad_enabled(), uncast)), tensors(out))
+        self._note(Node(func, *template, State(torch.is_grad_enabled(), uncast)), tensors(out))
 
     def _note(self, node: Node, leaves: list[Tensor]) -> None:
         node.outs, node.where = [self._slot(leaf, self._frame) for leaf in leaves], line()
@@ -148,34 +148,40 @@ class Recorder(TorchFunctionMode):
     def _templates(self, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments with references in the place of tensors; None where one cannot be recorded."""
         try:
-            return tuple(self._one(it) for it in args), {name: self._one(it) for name, it in kwargs.items()}
+            return tuple(self._recorded_argument(argument) for argument in args), {
+                name: self._recorded_argument(argument) for name, argument in kwargs.items()
+            }
         except _Unrecordable:
             return None
 
-    def _one(self, it: Any) -> Any:
-        if isinstance(it, Tensor):
-            return self._reference(it)
-        if isinstance(it, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return self._sized(it)
-        kind = type(it)
-        if isinstance(it, tuple):
-            return tuple(self._one(one) for one in tuple.__iter__(it))
+    def _recorded_argument(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return self._reference(argument)
+        if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self._sized(argument)
+        kind = type(argument)
+        if isinstance(argument, tuple):
+            return tuple(self._recorded_argument(element) for element in tuple.__iter__(argument))
         if kind is list:
-            return [self._one(one) for one in it]
+            return [self._recorded_argument(element) for element in argument]
         if kind is dict:
-            return {self._one(key): self._one(one) for key, one in it.items()}
+            return {self._recorded_argument(key): self._recorded_argument(element) for key, element in argument.items()}
         if kind is slice:
-            return slice(self._one(it.start), self._one(it.stop), self._one(it.step))
-        if plain(it) and kind not in (types.CodeType,):
-            return it
+            return slice(
+                self._recorded_argument(argument.start),
+                self._recorded_argument(argument.stop),
+                self._recorded_argument(argument.step),
+            )
+        if plain(argument) and kind not in (types.CodeType,):
+            return argument
         raise _Unrecordable
 
-    def _sized(self, it: Any) -> Any:
-        if not symbolic(it):
-            return it.node.maybe_as_int() if isinstance(it, torch.SymInt) else _fail()
-        if not isinstance(it, torch.SymInt) or self._frame.part.size is None:
+    def _sized(self, size: Any) -> Any:
+        if not symbolic(size):
+            return size.node.maybe_as_int() if isinstance(size, torch.SymInt) else _fail()
+        if not isinstance(size, torch.SymInt) or self._frame.part.size is None:
             raise NotProven("the size of the batch is used as a number")
-        expr = it.node.expr
+        expr = size.node.expr
         symbols = list(expr.free_symbols)
         plus = expr.subs(symbols[0], 0)
         times = expr.subs(symbols[0], 1) - plus
@@ -202,7 +208,9 @@ class Recorder(TorchFunctionMode):
         while frame is not None:
             if frame.owner is not None:
                 inside = f"{frame.owner}." if frame.owner else ""
-                own = [it for it in places if it.module == frame.owner or it.module.startswith(inside)]
+                own = [
+                    candidate for candidate in places if candidate.module == frame.owner or candidate.module.startswith(inside)
+                ]
                 if own:
                     return own[0]
             frame = frame.outer
@@ -210,9 +218,9 @@ class Recorder(TorchFunctionMode):
 
     def _reach(self, tensor: Tensor, slot: int) -> int:
         """The slot of a tensor as seen from here: taken from around, or brought out of a part that has ended."""
-        here, way = self._frame, []
+        current, way = self._frame, []
         around: list[Frame] = []
-        frame: Frame | None = here
+        frame: Frame | None = current
         while frame is not None:
             around.append(frame)
             frame = frame.outer
@@ -244,10 +252,10 @@ class Recorder(TorchFunctionMode):
                 raise NotProven(f"a layer has code of its own where the engine looks at it ({type(module).__name__}.{name_of})")
             if placed is not None and not getattr(placed, "discreet", False):
                 raise NotProven(f"a layer was given another forward ({type(module).__name__})")
-            given = self._templates(args, kwargs)
-            if given is None:
+            template = self._templates(args, kwargs)
+            if template is None:
                 raise NotProven(f"a layer is called with something that cannot be recorded ({type(module).__name__})")
-            node = Node(None, *given, State.now(), module=name)
+            node = Node(None, *template, State.now(), module=name)
             if opaque:
                 out = self._inside(inner, args, kwargs)
                 self._note(node, tensors(out))
@@ -280,10 +288,10 @@ class Recorder(TorchFunctionMode):
                     self._slots[leaf_id] = known
 
     def _framed(self, inputs: list[Tensor], outer: Frame | None, node: Node | None, owner: str | None = None) -> Frame:
-        axes = [(place, axis, multiple(size)) for place, it in enumerate(inputs) for axis, size in enumerate(it.shape)]
-        size = next((found for found in axes if found[2]), None)
+        axes = [(place, axis, multiple(size)) for place, tensor in enumerate(inputs) for axis, size in enumerate(tensor.shape)]
+        size = next((entry for entry in axes if entry[2]), None)
         frame = Frame(Part([], size), outer, owner, node)
-        frame.part.inputs = [self._slot(it, frame) for it in inputs]
+        frame.part.inputs = [self._slot(tensor, frame) for tensor in inputs]
         if node is not None:
             node.part = frame.part
         return frame
@@ -295,10 +303,10 @@ class Recorder(TorchFunctionMode):
             if not self._open or self._covered or not torch.is_grad_enabled():
                 yield from around
                 return
-            given = self._templates(tuple(inputs), {})
-            if given is None:
+            template = self._templates(tuple(inputs), {})
+            if template is None:
                 raise NotProven("a checkpoint is given something that cannot be recorded")
-            node = Node(lambda: {"preserve_rng_state": preserve}, *given, State.now(), where=line())
+            node = Node(lambda: {"preserve_rng_state": preserve}, *template, State.now(), where=line())
             outer = self._frame
             with self._within(node, inputs):
                 outer.part.nodes.append(node)

@@ -24,12 +24,12 @@ def recurrent(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[T
         raise NotProven(f"packed sequences hold the examples in an order of their own ({name})")
     x, states, weights, _, _, _, _, both, first = args
     states = [states] if isinstance(states, Tensor) else list(states)
-    if any(symbolic(it) for it in args):
+    if any(symbolic(argument) for argument in args):
         raise NotProven(f"the size of the batch is used as a number ({name})")
     if x.ndim != 3 or any(known(w).kind != PUBLIC for w in weights):
         raise NotProven(f"weights that differ between examples ({name})")
-    made: tuple[Tensor, ...] = _Layer.apply(0 if first else 1, 2 if both else 1, x, len(states), *states, *weights)
-    return made
+    result: tuple[Tensor, ...] = _Layer.apply(0 if first else 1, 2 if both else 1, x, len(states), *states, *weights)
+    return result
 
 
 class _Layer(torch.autograd.Function):
@@ -54,30 +54,30 @@ class _Layer(torch.autograd.Function):
         for place, gradient in enumerate(gradients):
             if gradient is not None:
                 merged([ctx.layout.at(1 if place else ctx.axis), _same([gradient], 1 if place else ctx.axis)])
-        made = [torch.empty_like(it) for it in (x, *rest)]
-        for place, it in enumerate(made):
-            mark(it, rows(ctx.layout) if not place else rows(ctx.layout.at(1)) if place <= ctx.count else summed())
-        return None, None, made[0], None, *made[1:]
+        outputs = [torch.empty_like(output) for output in (x, *rest)]
+        for place, output in enumerate(outputs):
+            mark(output, rows(ctx.layout) if not place else rows(ctx.layout.at(1)) if place <= ctx.count else summed())
+        return None, None, outputs[0], None, *outputs[1:]
 
 
 def bag(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     """F.embedding_bag of [examples, words]; None: some other use, which is left to the rules of its operations."""
-    given = inspect.signature(torch.nn.functional.embedding_bag).bind(*args, **kwargs)
-    given.apply_defaults()
-    x, table, weights = (given.arguments[name] for name in ("input", "weight", "per_sample_weights"))
-    odd = [given.arguments[name] for name in ("offsets", "max_norm", "include_last_offset")]
-    if x.ndim != 2 or any(it not in (None, False) for it in odd) or given.arguments["scale_grad_by_freq"]:
+    arguments = inspect.signature(torch.nn.functional.embedding_bag).bind(*args, **kwargs)
+    arguments.apply_defaults()
+    x, table, weights = (arguments.arguments[name] for name in ("input", "weight", "per_sample_weights"))
+    odd = [arguments.arguments[name] for name in ("offsets", "max_norm", "include_last_offset")]
+    if x.ndim != 2 or any(value not in (None, False) for value in odd) or arguments.arguments["scale_grad_by_freq"]:
         return None
     if known(table).kind != PUBLIC:
         raise NotProven("a table that differs between examples (embedding_bag)")
-    found: Tensor = _Bag.apply(x, table, weights)
-    return found
+    result: Tensor = _Bag.apply(x, table, weights)
+    return result
 
 
 class _Bag(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, table: Tensor, weights: Tensor | None) -> Tensor:
-        ctx.layout = merged([_same([it], 0) for it in (x, weights) if it is not None])
+        ctx.layout = merged([_same([tensor], 0) for tensor in (x, weights) if tensor is not None])
         ctx.save_for_backward(table, weights)
         out = table.new_empty((x.shape[0], table.shape[1]))
         mark(out, rows(ctx.layout))
@@ -97,9 +97,9 @@ class _Bag(torch.autograd.Function):
 
 def _same(tensors: Sequence[Tensor], axis: int) -> Layout:
     values = [known(t) for t in tensors]
-    if any(it.kind != ROWS or it.layout is None or it.layout.dim != axis or it.cell.blank for it in values):
+    if any(value.kind != ROWS or value.layout is None or value.layout.dim != axis or value.cell.blank for value in values):
         raise NotProven("a recurrent layer is given its examples along another axis, or not examples alone")
-    return merged([it.layout for it in values if it.layout is not None])
+    return merged([value.layout for value in values if value.layout is not None])
 
 
 def is_torchs(name: str, func: Any) -> bool:

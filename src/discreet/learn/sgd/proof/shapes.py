@@ -62,10 +62,10 @@ def permuted(call: Call) -> Value:
 def transposed(call: Call) -> Value:
     layout, axes = call.layout("self"), call["self"].ndim
     if call.name.startswith("t_") or call.name == "t":
-        one, other = 0, axes - 1
+        first, second = 0, axes - 1
     else:
-        one, other = positive(call["dim0"], axes), positive(call["dim1"], axes)
-    where = {one: other, other: one}
+        first, second = positive(call["dim0"], axes), positive(call["dim1"], axes)
+    where = {first: second, second: first}
     return _moved(call, layout and layout.at(where.get(layout.dim, layout.dim)))
 
 
@@ -137,7 +137,7 @@ def unbound(call: Call) -> list[Value]:
     "unsafe_chunk",
 )  # fmt: skip
 def cut(call: Call) -> list[Value]:
-    layout, dim, start, made = call.layout("self"), positive(call["dim"] or 0, call["self"].ndim), 0, []
+    layout, dim, start, values = call.layout("self"), positive(call["dim"] or 0, call["self"].ndim), 0, []
     by = pytree.tree_leaves((call["split_size"], call["split_sizes"]))
     if (layout is None or layout.dim != dim) and any(map(symbolic, by)):
         raise NotProven("the size of the batch is used as a number")
@@ -146,8 +146,8 @@ def cut(call: Call) -> list[Value]:
         if layout is not None and layout.dim == dim:
             its = _part(layout, start, out.shape[dim], 1)
             start = start + out.shape[dim]
-        made.append(_moved(call, its, out))
-    return made
+        values.append(_moved(call, its, out))
+    return values
 
 
 @rule("diagonal", "diagonal_copy")
@@ -224,26 +224,26 @@ def joined(call: Call) -> Value:
         return summed() if SUM in kinds else public()
     if kinds != {ROWS}:
         raise NotProven("some of what is joined is rows of examples and some is not")
-    layouts = [it for t in parts if (it := known(t).layout) is not None]
-    if any(it.dim != layouts[0].dim for it in layouts):
+    layouts = [layout for t in parts if (layout := known(t).layout) is not None]
+    if any(layout.dim != layouts[0].dim for layout in layouts):
         raise NotProven("examples lie along different axes in two tensors that are joined")
     if dim != layouts[0].dim:
         return rows(merged(layouts))
-    inner = ([it for it in layouts if not it.free] or layouts)[0].inner
-    if any((it.inner != inner and not it.free) or it.times % inner > 0 for it in layouts):
+    inner = ([layout for layout in layouts if not layout.free] or layouts)[0].inner
+    if any((layout.inner != inner and not layout.free) or layout.times % inner > 0 for layout in layouts):
         raise NotProven("examples lie in another order in two tensors that are joined")
-    return rows(Layout(dim, sum(it.times for it in layouts) // inner, inner))
+    return rows(Layout(dim, sum(layout.times for layout in layouts) // inner, inner))
 
 
 @rule("stack")
 def stacked(call: Call) -> Value:
     values = [known(t) for t in call["tensors"]]
-    kinds, dim = {it.kind for it in values}, positive(call["dim"] or 0, call.outs[0].ndim)
+    kinds, dim = {value.kind for value in values}, positive(call["dim"] or 0, call.outs[0].ndim)
     if NUMBERS in kinds or (ROWS in kinds and kinds != {ROWS}):
         raise NotProven("some of what is joined is rows of examples and some is not")
     if ROWS not in kinds:
         return summed() if SUM in kinds else public()
-    layout = merged([it.layout for it in values])  # type: ignore[misc]
+    layout = merged([value.layout for value in values])  # type: ignore[misc]
     return rows(layout.at(layout.dim + (dim <= layout.dim)))
 
 
@@ -260,7 +260,7 @@ def repeated(call: Call) -> Value:
         (axis,) = batch_axes(out.shape)  # tiles, all the same: as many of them for every example
         return rows(Layout(axis, 1, multiple(out.shape[axis])))
     place = layout.dim + more
-    if any(symbolic(it) for it in times) or value.kind != ROWS:
+    if any(symbolic(factor) for factor in times) or value.kind != ROWS:
         raise NotProven("every example is laid beside every other")
     return rows(Layout(place, layout.outer * int(times[place]), layout.inner, layout.free))
 

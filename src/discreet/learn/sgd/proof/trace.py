@@ -58,8 +58,8 @@ def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
 
         return ask
 
-    def symbolic_len(it: Any, /) -> Any:
-        return it.shape[0] if isinstance(it, FakeTensor) and it.ndim else length(it)
+    def symbolic_len(obj: Any, /) -> Any:
+        return obj.shape[0] if isinstance(obj, FakeTensor) and obj.ndim else length(obj)
 
     try:
         for name in plain:
@@ -83,23 +83,23 @@ def _unread(watcher: Watcher) -> Iterator[None]:
     def text(kind: type, name: str) -> Callable[..., str]:
         plain = getattr(kind, name)
 
-        def say(it: Any, *how: Any) -> str:
+        def say(size: Any, *how: Any) -> str:
             if not sys._getframe(1).f_code.co_filename.startswith(OWN):
                 watcher.fail(SIZED)
-            written: str = plain(it, *how)
+            written: str = plain(size, *how)
             return written
 
         return say
 
-    def left(name: str) -> Callable[..., Any]:
+    def reporting_export(name: str) -> Callable[..., Any]:
         def leave(*args: Any, **kwargs: Any) -> Any:
             watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
             return leaving[name](*args, **kwargs)
 
         return leave
 
-    def asked(name: str) -> property:
-        def ask(it: Any) -> Any:
+    def missing_attribute(name: str) -> property:
+        def ask(size: Any) -> Any:
             watcher.fail(SIZED)
             raise AttributeError(name)
 
@@ -108,11 +108,11 @@ def _unread(watcher: Watcher) -> Iterator[None]:
     lacking = [name for name in dir(int) if name[0] != "_" and not hasattr(torch.SymInt, name)]  # a number has it, a symbol not
     try:
         for name in lacking:
-            setattr(torch.SymInt, name, asked(name))
+            setattr(torch.SymInt, name, missing_attribute(name))
         for (kind, name), _ in texts.items():
             setattr(kind, name, text(kind, name))
         for name in leaving:
-            setattr(torch._C, name, left(name))
+            setattr(torch._C, name, reporting_export(name))
         yield
     finally:
         for name in lacking:
@@ -176,7 +176,7 @@ def traced(
     with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
         inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
-        held = {name: _fake_constant(fake, _whole(it)) for name, it in _state(model).items()}
+        held = {name: _fake_constant(fake, _whole(tensor)) for name, tensor in _state(model).items()}
         stack.enter_context(_unflattened())
         stack.enter_context(_unsplit(model))
         stack.enter_context(_quiet())
@@ -212,10 +212,10 @@ def traced(
 def _mapped(function: Callable[[Any], Any], inputs: Any, recorder: Recorder | None) -> None:
     if recorder is not None:
         recorder.begin(inputs)
-    found = function(inputs)
+    outputs = function(inputs)
     if recorder is not None:
-        recorder.end(found, tree=True)
-    for leaf in pytree.tree_leaves(found):
+        recorder.end(outputs, tree=True)
+    for leaf in pytree.tree_leaves(outputs):
         value = known(leaf) if isinstance(leaf, Tensor) else public()
         if value.kind == MIXED:
             raise NotProven(value.cell.why)
@@ -226,24 +226,26 @@ def _mapped(function: Callable[[Any], Any], inputs: Any, recorder: Recorder | No
 def _joint(
     model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor], recorder: Recorder | None
 ) -> None:  # fmt: skip
-    trained = [it for it in held.values() if it.requires_grad]
+    trained = [tensor for tensor in held.values() if tensor.requires_grad]
     if recorder is not None:
         recorder.begin(inputs)
-    found = losses(inputs)
+    outputs = losses(inputs)
     if recorder is not None:
-        recorder.end(found)
+        recorder.end(outputs)
     now = _state(model)
-    changed = [name for name, it in held.items() if now.get(name) is not it] + [name for name in now if name not in held]
+    changed = [name for name, tensor in held.items() if now.get(name) is not tensor] + [
+        name for name in now if name not in held
+    ]
     if changed:
         raise NotProven(f"a forward puts something else in the place of {changed[0]}")
-    value = known(found)
+    value = known(outputs)
     if value.kind == MIXED:
         raise NotProven(value.cell.why)
-    if value.kind != ROWS or value.layout is None or value.layout.times != 1 or found.ndim != 1:
+    if value.kind != ROWS or value.layout is None or value.layout.times != 1 or outputs.ndim != 1:
         raise NotProven("the losses are not one number for each example")
-    seeds = torch.ones_like(found)
-    gradients = torch.autograd.grad(found, trained, seeds, allow_unused=True)
-    for name, gradient in zip((name for name, it in held.items() if it.requires_grad), gradients):
+    seeds = torch.ones_like(outputs)
+    gradients = torch.autograd.grad(outputs, trained, seeds, allow_unused=True)
+    for name, gradient in zip((name for name, tensor in held.items() if tensor.requires_grad), gradients):
         if gradient is not None and known(gradient).kind not in (SUM, PUBLIC):
             raise NotProven(known(gradient).cell.why or f"the gradient of {name} is not a sum over the examples")
 
@@ -255,36 +257,36 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
 def _fake_rows(fake: FakeTensorMode, leaf: Tensor) -> Tensor:
     whole = leaf[:1].expand(SIZE, *leaf.shape[1:]).contiguous()
     sizes = [DimDynamic.DUCK, *[DimDynamic.STATIC] * (leaf.ndim - 1)]
-    made = fake.from_tensor(whole, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
-    mark(made, rows(Layout(0, 1, 1)))
-    return made
+    fake_tensor = fake.from_tensor(whole, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+    mark(fake_tensor, rows(Layout(0, 1, 1)))
+    return fake_tensor
 
 
-def _fake_constant(fake: FakeTensorMode, it: Tensor) -> Tensor:
-    made = fake.from_tensor(it, static_shapes=True)
-    mark(made, public(captured=True))
-    return made
+def _fake_constant(fake: FakeTensorMode, tensor: Tensor) -> Tensor:
+    fake_tensor = fake.from_tensor(tensor, static_shapes=True)
+    mark(fake_tensor, public(captured=True))
+    return fake_tensor
 
 
-def _whole(it: Tensor) -> Tensor:
+def _whole(parameter: Tensor) -> Tensor:
     """A parameter that lies in parts on several processes, as a layer sees it."""
-    if not hasattr(it, "device_mesh"):
-        return it
-    return nn.Parameter(torch.empty(it.shape, dtype=it.dtype, device=it.device), it.requires_grad)
+    if not hasattr(parameter, "device_mesh"):
+        return parameter
+    return nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device), parameter.requires_grad)
 
 
 @contextmanager
 def _unsplit(model: nn.Module) -> Iterator[None]:
     """Without the hooks by which fully_shard gathers weights: here they are whole already."""
-    kept = [(hooks, dict(hooks)) for module in model.modules() for hooks in (module._forward_pre_hooks, module._forward_hooks)]
-    for hooks, before in kept:
+    saved = [(hooks, dict(hooks)) for module in model.modules() for hooks in (module._forward_pre_hooks, module._forward_hooks)]
+    for hooks, before in saved:
         for number, hook in before.items():
             if type(getattr(hook, "__self__", None)).__name__ == "FSDPState":
                 del hooks[number]
     try:
         yield
     finally:
-        for hooks, before in kept:
+        for hooks, before in saved:
             if len(hooks) != len(before):
                 hooks.clear()
                 hooks.update(before)

@@ -106,9 +106,11 @@ def known(tensor: Tensor) -> Value:
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-def symbolic(it: Any) -> bool:
+def symbolic(number: Any) -> bool:
     """Whether a number knows the size of the batch."""
-    return isinstance(it, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not getattr(it.node.expr, "is_number", True)
+    return isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not getattr(
+        number.node.expr, "is_number", True
+    )
 
 
 def multiple(size: Any) -> int:
@@ -153,17 +155,17 @@ def reshaped(layout: Layout, old: Sequence[Any], new: Sequence[Any]) -> Layout:
     before, after = front * layout.outer, back * layout.inner
     if not in_front or not behind or before % in_front or after % behind:
         raise NotProven("the axis of examples is split or merged in a way that loses track of them")
-    found = Layout(dim, before // in_front, after // behind)
-    if found.times != multiple(new[dim]):
+    result = Layout(dim, before // in_front, after // behind)
+    if result.times != multiple(new[dim]):
         raise NotProven("the axis of examples is split or merged in a way that loses track of them")
-    return found
+    return result
 
 
 def merged(layouts: Sequence[Layout]) -> Layout:
     """One layout that all these have."""
     fixed = [layout for layout in layouts if not layout.free] or list(layouts)
-    if any((it.dim, it.outer, it.inner) != (fixed[0].dim, fixed[0].outer, fixed[0].inner) for it in fixed):
+    if any((other.dim, other.outer, other.inner) != (fixed[0].dim, fixed[0].outer, fixed[0].inner) for other in fixed):
         raise NotProven("examples lie along different axes, or in another order, in two tensors that meet")
-    if any(it.dim != fixed[0].dim or it.times != fixed[0].times for it in layouts):
+    if any(other.dim != fixed[0].dim or other.times != fixed[0].times for other in layouts):
         raise NotProven("examples lie along different axes in two tensors that meet")
     return fixed[0]

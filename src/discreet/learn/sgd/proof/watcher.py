@@ -136,20 +136,20 @@ class Watcher(TorchDispatchMode):
         return decompositions().get(func)
 
     def _note(self, call: Call) -> None:
-        plain = [it for it in pytree.tree_leaves(call.given) if isinstance(it, (bool, int, float, str))]
+        plain = [leaf for leaf in pytree.tree_leaves(call.arguments) if isinstance(leaf, (bool, int, float, str))]
         self.hash.update(f"{call.func}{plain}{[tuple(map(str, t.shape)) for t in call.outs]}".encode())
 
     def _values(self, func: Any, call: Call) -> list[Value]:
         """By the rule; what no rule allows is mixed, and so is everything that is computed from it."""
         plain = call.name[:-1] if call.name.endswith("_") and not call.name.endswith("__") else call.name
         many = max(1, len(call.outs))
-        before = next((it for it in call.values if it.kind == MIXED), None)
+        before = next((argument for argument in call.values if argument.kind == MIXED), None)
         if before is not None and plain not in shapes.SAME | shapes.DRAWN | shapes.BLANK:
             return [mixed(before.cell.why)] * many
         try:
             self._no_blank(func, call, plain)
-            found = self._rule(func, plain, call)
-            values = list(found) if isinstance(found, (list, tuple)) else [found] * many
+            result = self._rule(func, plain, call)
+            values = list(result) if isinstance(result, (list, tuple)) else [result] * many
             for tensor, value in zip(call.outs, values, strict=bool(call.outs)):
                 _consistent(tensor, value)
         except NotProven as error:
@@ -165,7 +165,7 @@ class Watcher(TorchDispatchMode):
                 raise NotProven("memory is read that was never written")
 
     def _rule(self, func: Any, name: str, call: Call) -> Any:
-        sizes = any(symbolic(leaf) for leaf in pytree.tree_leaves(call.given))
+        sizes = any(symbolic(leaf) for leaf in pytree.tree_leaves(call.arguments))
         call.only_shapes(name)
         if NUMBERS in call.kinds:
             indices.only_picking(name, call)
@@ -174,7 +174,7 @@ class Watcher(TorchDispatchMode):
         call.name = name
         if name in RULES:
             return RULES[name](call)
-        first = [it.kind for it in call.values] == [SUM, *[PUBLIC] * (len(call.values) - 1)]
+        first = [value.kind for value in call.values] == [SUM, *[PUBLIC] * (len(call.values) - 1)]
         if name.endswith("_backward") and first and not sizes:  # a backward is linear in the gradient that it is given
             return [summed() for _ in call.outs]
         if numbers.entrywise(func, name):
@@ -192,12 +192,16 @@ class Watcher(TorchDispatchMode):
                 else:
                     value = Value(base, value.layout)
             value.cell.free = value.cell.free or (value.layout is not None and value.layout.free)
-            if not any(tensor is it for it in call.tensors):
+            if not any(tensor is source for source in call.tensors):
                 mark(tensor, value)
 
     def _write(self, func: Any, call: Call, values: list[Value]) -> None:
         """An operation in place: all views of the memory must stay what they were."""
-        written = [it.name for it in func._schema.arguments if it.alias_info is not None and it.alias_info.is_write]
+        written = [
+            argument.name
+            for argument in func._schema.arguments
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
         if written != ["self"] or func._schema.name.endswith(".out") or func._overloadname == "out":
             raise NotProven("something is changed in place")
         target, value = call["self"], values[0]
@@ -233,7 +237,7 @@ def _consistent(tensor: Tensor, value: Value) -> None:
 
 
 def _views(func: Any) -> bool:
-    return not func._schema.is_mutable and any(it.alias_info is not None for it in func._schema.returns)
+    return not func._schema.is_mutable and any(returned.alias_info is not None for returned in func._schema.returns)
 
 
 class Peeking(TorchFunctionMode):
@@ -251,19 +255,19 @@ class Peeking(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in self.WAYS and any(isinstance(it, FakeTensor) for it in args):
+        if name in self.WAYS and any(isinstance(argument, FakeTensor) for argument in args):
             self._watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
         if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") == "data":
             self._watcher.fail("a tensor is given other data in place of its own")
         whole = recurrent.WHOLE.get(name)
         if whole is not None and recurrent.is_torchs(name, func) and args and isinstance(args[0], FakeTensor):
             try:
-                found = whole(name, args, kwargs or {})
+                result = whole(name, args, kwargs or {})
             except NotProven as error:
                 raise self._watcher.fail(str(error)) from None
-            if found is not None:
+            if result is not None:
                 self._watcher.hash.update(name.encode())
-                return found
+                return result
         return func(*args, **(kwargs or {}))
 
 
@@ -289,10 +293,10 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     return _table
 
 
-def _trilinear(one: Tensor, two: Tensor, three: Tensor, *axes: Any) -> Tensor:
+def _trilinear(first: Tensor, second: Tensor, third: Tensor, *axes: Any) -> Tensor:
     """Products of three tensors, each with axes put in, added up along some: nn.Bilinear."""
     factors = []
-    for tensor, dims in zip((one, two, three), axes):
+    for tensor, dims in zip((first, second, third), axes):
         for dim in sorted(dims):
             tensor = tensor.unsqueeze(dim)
         factors.append(tensor)

@@ -51,10 +51,10 @@ def attention(module: nn.Module, tape: Tape) -> Callable[..., tuple[Tensor, Tens
     return forward
 
 
-def _projected(module: nn.MultiheadAttention, tape: Tape, *given: Tensor) -> list[Tensor]:
+def _projected(module: nn.MultiheadAttention, tape: Tape, *tensors: Tensor) -> list[Tensor]:
     """Queries, keys and values [examples, positions, width]; tensors that are one are read once."""
-    first = {id(t): t if module.batch_first else t.transpose(0, 1) for t in given}
-    query, key, value = (first[id(t)] for t in given)
+    first = {id(t): t if module.batch_first else t.transpose(0, 1) for t in tensors}
+    query, key, value = (first[id(t)] for t in tensors)
     bias, width = module.in_proj_bias, module.embed_dim
     if module.in_proj_weight is None:
         weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
@@ -87,13 +87,18 @@ def _heads(module: nn.MultiheadAttention, t: Tensor) -> Tensor:
 
 
 def _mask(
-    module: nn.MultiheadAttention, query: Tensor, key: Tensor, padding: Tensor | None, given: Tensor | None, length: int
+    module: nn.MultiheadAttention,
+    query: Tensor,
+    key: Tensor,
+    padding: Tensor | None,
+    attention_mask: Tensor | None,
+    length: int,
 ) -> Tensor | None:
     """What is added to the scores, one for both masks; learned and zero keys at the end are always seen."""
     examples = query.shape[0 if module.batch_first else 1]
     total: Tensor | None = None
-    if given is not None:
-        mask = _added(given, query.dtype)
+    if attention_mask is not None:
+        mask = _added(attention_mask, query.dtype)
         total = mask if mask.ndim == 2 else mask.unflatten(0, (examples, module.num_heads))
     if padding is not None:
         mask = _added(padding, query.dtype)[:, None, None, :]

@@ -65,12 +65,12 @@ class ConvRecord(Record):
         self._fused = False
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        made: dict[Tensor, Tensor] = {}
+        gradients: dict[Tensor, Tensor] = {}
         if self.weight is not None:
-            made[self.weight] = patches.by_patches(self.x, self.gradient, self.kernel, self.tape.rows)[0].each
+            gradients[self.weight] = patches.by_patches(self.x, self.gradient, self.kernel, self.tape.rows)[0].each
         if self.bias is not None:
-            made[self.bias] = self._shift(self.gradient)
-        return made
+            gradients[self.bias] = self._shift(self.gradient)
+        return gradients
 
     def _shift(self, g: Tensor) -> Tensor:
         """The bias's gradient for every unit."""
@@ -90,16 +90,16 @@ class ConvRecord(Record):
             return from_grams(inputs if self.bias is None else inputs.add_(1.0), patches.gradient_gram(g, rows), x)
         shift = None if self.bias is None else self._shift(g)
         if self._fused:
-            found, made = triton().gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
-            self._kept = (made, shift) if made else None
-            return found if shift is None else found + squared({0: shift})
+            norms, blocks = triton().gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
+            self._kept = (blocks, shift) if blocks else None
+            return norms if shift is None else norms + squared({0: shift})
         if way == "compiled":
-            found, made = kernels.gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
-            self._kept = (made, shift) if made else None
-            return found if shift is None else found + squared({0: shift})
-        made = WRITTEN[way](x, g, self.kernel, rows)
-        self._kept = (made, shift) if self._keeps(x, g) else None
-        return squared(dict(enumerate([block.each for block in made] + ([] if shift is None else [shift]))))
+            norms, blocks = kernels.gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
+            self._kept = (blocks, shift) if blocks else None
+            return norms if shift is None else norms + squared({0: shift})
+        blocks = WRITTEN[way](x, g, self.kernel, rows)
+        self._kept = (blocks, shift) if self._keeps(x, g) else None
+        return squared(dict(enumerate([block.each for block in blocks] + ([] if shift is None else [shift]))))
 
     def _keeps(self, x: Tensor, g: Tensor) -> bool:
         units = x.shape[0] // self.tape.rows
@@ -117,17 +117,17 @@ class ConvRecord(Record):
                 into[self.bias].addmv_(self._shift(g).mT, factors)
             return
         if self._kept is None:
-            each = factors.to(g.dtype).repeat_interleave(self.tape.rows)[:, None, None, None]
+            gradients = factors.to(g.dtype).repeat_interleave(self.tape.rows)[:, None, None, None]
             mask = (False, self.weight is not None, self.bias is not None)
-            _, weight, bias = self.kernel.back(_wide(g * each), _wide(x), _wide(self.narrow), mask)
-            for parameter, found in ((self.weight, weight), (self.bias, bias)):
+            _, weight, bias = self.kernel.back(_wide(g * gradients), _wide(x), _wide(self.narrow), mask)
+            for parameter, gradient in ((self.weight, weight), (self.bias, bias)):
                 if parameter is not None:
-                    into[parameter].add_(found)
+                    into[parameter].add_(gradient)
             return
-        made, shift = self._kept
+        blocks, shift = self._kept
         assert self.weight is not None
-        for each, part in made:
-            part(into[self.weight]).add_(weighted(each.flatten(1), factors).view(each.shape[1:]))
+        for gradients, part in blocks:
+            part(into[self.weight]).add_(weighted(gradients.flatten(1), factors).view(gradients.shape[1:]))
         if shift is not None:
             assert self.bias is not None
             into[self.bias].addmv_(shift.mT, factors)
@@ -141,21 +141,21 @@ class ConvRecord(Record):
         kernel, rows = self.kernel, self.tape.rows
         if kernel.groups > 1:
             return ["patches", "groups"]
-        found = ["patches", "channels", "groups"] if self.x.is_cuda else ["groups", "channels", "patches"]
+        ways = ["patches", "channels", "groups"] if self.x.is_cuda else ["groups", "channels", "patches"]
         if rows == 1 and max(kernel.dilation) == 1 and kernel.size[2] % kernel.stride[0] == 0:
-            found.append("lines")
+            ways.append("lines")
         if rows == 1 and max(kernel.stride) == 1:
-            found.append("shifts")
+            ways.append("shifts")
         if kernels.fits(self.x, kernel):
-            found.insert(0, "compiled")
+            ways.insert(0, "compiled")
         grams = ["gram"]
         if fits(self.x) and self.x.dtype == self.gradient.dtype:
-            found.insert(0, "fused")
+            ways.insert(0, "fused")
             grams = ["gram", "fused gram"]
         pixels = patches.positions(kernel, self.x, rows)
         if pixels * pixels <= self.narrow.numel():
-            return [*grams, *found]
-        return [*found, *grams] if pixels * pixels <= 4 * self.narrow.numel() else found
+            return [*grams, *ways]
+        return [*ways, *grams] if pixels * pixels <= 4 * self.narrow.numel() else ways
 
     def _way(self) -> str:
         return tune.of_images(self, self._ways(), (self.kernel,))

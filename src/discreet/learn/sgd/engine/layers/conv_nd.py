@@ -35,12 +35,12 @@ class _Conv(torch.autograd.Function):
         record = ctx.record
         record.gradient = gradient
         record.x, record.kernel = ctx.saved_tensors
-        given = (
+        to_input = (
             _back(gradient, record.x, record.kernel, None, *record.how, (True, False, False))[0]
             if ctx.needs_input_grad[0]
             else None
         )
-        return given, None, None, None
+        return to_input, None, None, None
 
 
 class PatchRecord(Record):
@@ -79,8 +79,8 @@ class PatchRecord(Record):
 
     def _gradients(self, g: Tensor) -> Tensor:
         """The output's gradients: [units, groups, p / groups, positions of all rows]."""
-        each = g.flatten(2).unflatten(1, (self.groups, -1)).unflatten(0, (-1, self.tape.rows))
-        return each.permute(0, 2, 3, 1, 4).flatten(3)
+        grouped = g.flatten(2).unflatten(1, (self.groups, -1)).unflatten(0, (-1, self.tape.rows))
+        return grouped.permute(0, 2, 3, 1, 4).flatten(3)
 
     def _by_patches(self, x: Tensor, g: Tensor) -> Tensor:
         return self._gradients(g) @ self._patches(x, g)
@@ -102,12 +102,12 @@ class PatchRecord(Record):
         return self._written("windows", self.x, self.gradient)
 
     def _written(self, way: str, x: Tensor, g: Tensor) -> dict[Tensor, Tensor]:
-        made: dict[Tensor, Tensor] = {}
+        gradients: dict[Tensor, Tensor] = {}
         if self.weight is not None:
-            made[self.weight] = WRITTEN[way](self, x, g).reshape(-1, *self.weight.shape)
+            gradients[self.weight] = WRITTEN[way](self, x, g).reshape(-1, *self.weight.shape)
         if self.bias is not None:
-            made[self.bias] = self._shift(g)
-        return made
+            gradients[self.bias] = self._shift(g)
+        return gradients
 
     def _shift(self, g: Tensor) -> Tensor:
         """The bias's gradient for every unit."""
@@ -119,12 +119,12 @@ class PatchRecord(Record):
     def _norms(self, way: str, x: Tensor, g: Tensor) -> Tensor:
         self._kept = None
         if way != "gram":
-            made = self._written(way, x, g)
+            gradients = self._written(way, x, g)
             if x.shape[0] // self.tape.rows * self.kernel.numel() <= conv.KEPT * (x.numel() + g.numel()):
-                self._kept = made
-            return squared(made)
-        patches, each = self._patches(x, g), self._gradients(g).mT
-        both = from_grams(gram(patches.flatten(0, 1)), gram(each.flatten(0, 1)), g).view(-1, self.groups).sum(1)
+                self._kept = gradients
+            return squared(gradients)
+        patches, outputs = self._patches(x, g), self._gradients(g).mT
+        both = from_grams(gram(patches.flatten(0, 1)), gram(outputs.flatten(0, 1)), g).view(-1, self.groups).sum(1)
         return both if self.bias is None else both + squared({self.bias: self._shift(g)})
 
     def _way(self) -> str:
@@ -146,8 +146,8 @@ class PatchRecord(Record):
         if self._kept is not None:
             add_instantiated(self._kept, factors, into)
             return
-        each = factors.repeat_interleave(self.tape.rows).to(g.dtype)
-        g = g * each.view(-1, *(1,) * (g.ndim - 1))
+        row_factors = factors.repeat_interleave(self.tape.rows).to(g.dtype)
+        g = g * row_factors.view(-1, *(1,) * (g.ndim - 1))
         if self.weight is not None:  # added up in float32: see linear.py
             wide = (t.to(into[self.weight].dtype) for t in (g, x, self.kernel))
             into[self.weight].add_(_back(*wide, None, *self.how, (False, True, False))[1])

@@ -24,8 +24,8 @@ PROGRAMS = 1056  # that a sum over all units is divided among, about: some for e
 
 def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tuple[Tensor, list[Block]]:
     """Squared norms [units] of the kernel's gradients, and with `keep` these, in the type of x."""
-    found, made = measured(x, g, kernel, rows, keep)
-    return found.flatten(1).sum(1), made
+    norms, blocks = measured(x, g, kernel, rows, keep)
+    return norms.flatten(1).sum(1), blocks
 
 
 def measured(
@@ -40,14 +40,14 @@ def measured(
     (p, c, kh, kw), units = kernel.size, x.shape[0] // rows
     tile = _tile(kernel, x, together=kw == 3 and x.element_size() == 2)
     grid = (-(-p // tile["tall"]), -(-c // tile["wide"]) * (kh * kw // tile["together"]))
-    found = torch.empty(units, 1 if along is None else 3, grid[1], p, device=x.device)
-    made = x.new_empty(units if keep else 0, kh, kw, p, c)
-    other = found if along is None else _turned(along).float().contiguous()
+    sums = torch.empty(units, 1 if along is None else 3, grid[1], p, device=x.device)
+    gradients = x.new_empty(units if keep else 0, kh, kw, p, c)
+    other = sums if along is None else _turned(along).float().contiguous()
     with torch.cuda.device_of(x):
         _measure[(units * grid[0] * grid[1],)](
-            x, g, made, found, other, rows, *_shape(x, g, kernel), **tile, **_places(g), keep=keep, whole=along is not None
+            x, g, gradients, sums, other, rows, *_shape(x, g, kernel), **tile, **_places(g), keep=keep, whole=along is not None
         )
-    return found.sum(2), [Block(made, _turned)] if keep else []
+    return sums.sum(2), [Block(gradients, _turned)] if keep else []
 
 
 def summed(x: Tensor, g: Tensor, factors: Tensor, kernel: Kernel, rows: int) -> Tensor:
@@ -56,14 +56,14 @@ def summed(x: Tensor, g: Tensor, factors: Tensor, kernel: Kernel, rows: int) -> 
     (p, c, kh, kw), units = kernel.size, x.shape[0] // rows
     tile = _tile(kernel, x, together=False)
     grid = -(-p // tile["tall"]) * -(-c // tile["wide"]) * kh * kw
-    each = max(1, -(-units // max(1, PROGRAMS // grid)))  # units of one program
-    parts = -(-units // each)
-    made = torch.empty(parts, kh, kw, p, c, device=x.device)
+    share = max(1, -(-units // max(1, PROGRAMS // grid)))  # units of one program
+    parts = -(-units // share)
+    partial = torch.empty(parts, kh, kw, p, c, device=x.device)
     with torch.cuda.device_of(x):
         _sums[(parts * grid,)](
-            x, g, made, factors.float().contiguous(), units, each, rows, *_shape(x, g, kernel), **tile, **_places(g)
+            x, g, partial, factors.float().contiguous(), units, share, rows, *_shape(x, g, kernel), **tile, **_places(g)
         )
-    return made.sum(0).permute(2, 3, 0, 1)
+    return partial.sum(0).permute(2, 3, 0, 1)
 
 
 def _turned(whole: Tensor) -> Tensor:
@@ -100,42 +100,42 @@ def _met(
     """Sums over the rows and positions of a unit of output gradients times the input, at this place and the two after it."""
     down = place // kernel_wide * hole_high - pad_high
     right = place % kernel_wide * hole_wide - pad_wide
-    given = g + unit * rows * g_example + p[None, :] * g_filter
-    seen = x + unit * rows * x_example + c[None, :] * x_channel
+    g_start = g + unit * rows * g_example + p[None, :] * g_filter
+    x_start = x + unit * rows * x_example + c[None, :] * x_channel
     precision: tl.constexpr = "ieee" if exact else "tf32"
-    one, two, three = (tl.zeros([tall, wide], tl.float32),) * 3
+    first, second, third = (tl.zeros([tall, wide], tl.float32),) * 3
     for start in range(0, rows * positions, deep):
         k = start + tl.arange(0, deep)
         row, position = k // positions, k % positions
         h, w = position // out_wide * stride_high + down, position % out_wide * stride_wide + right
         line = (k < rows * positions) & (h >= 0) & (h < high)
-        at = seen + (row * x_example + h * x_line)[:, None]
+        at = x_start + (row * x_example + h * x_line)[:, None]
         met = (k < rows * positions)[:, None] & (p[None, :] < filters)
-        a = tl.trans(tl.load(given + (row * g_example + position * g_position)[:, None], mask=met, other=0.0))
-        there = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
-        one = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=there, other=0.0), one, input_precision=precision)
+        a = tl.trans(tl.load(g_start + (row * g_example + position * g_position)[:, None], mask=met, other=0.0))
+        inside = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
+        first = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=inside, other=0.0), first, input_precision=precision)
         if together == 3:
             w += hole_wide
-            there = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
-            two = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=there, other=0.0), two, input_precision=precision)
+            inside = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
+            second = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=inside, other=0.0), second, input_precision=precision)
             w += hole_wide
-            there = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
-            three = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=there, other=0.0), three, input_precision=precision)
-    return one, two, three
+            inside = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
+            third = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=inside, other=0.0), third, input_precision=precision)
+    return first, second, third
 
 
 @triton.jit
-def _kept(acc, made, at, there, keep: tl.constexpr):
+def _store(acc, out, at, inside, keep: tl.constexpr):
     """Gradients as they are added up later: written down in the type of `made`, where they are kept."""
     if keep:
-        acc = acc.to(made.dtype.element_ty)
-        tl.store(made + at, acc, mask=there)
+        acc = acc.to(out.dtype.element_ty)
+        tl.store(out + at, acc, mask=inside)
     return acc.to(tl.float32)
 
 
 @triton.jit
 def _measure(
-    x, g, made, found, along, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
+    x, g, gradients, sums_out, along, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
     channels, high, wide_image, kernel_high, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
     positions: tl.constexpr, out_wide: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr,
     together: tl.constexpr, exact: tl.constexpr, keep: tl.constexpr, whole: tl.constexpr,
@@ -146,36 +146,36 @@ def _measure(
     unit, rest = (tl.program_id(0) // grid).to(tl.int64), tl.program_id(0) % grid
     part, place = rest % parts, rest % spots * together
     p, c = rest // parts * tall + tl.arange(0, tall), part // spots * wide + tl.arange(0, wide)
-    one, two, three = _met(
+    first, second, third = _met(
         x, g, unit, place, p, c, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
         channels, high, wide_image, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
         positions, out_wide, tall, wide, deep, together, exact,
     )  # fmt: skip
-    there, step = (p[:, None] < filters) & (c[None, :] < channels), filters * channels
+    inside, step = (p[:, None] < filters) & (c[None, :] < channels), filters * channels
     spot = (place * filters + p[:, None]) * channels + c[None, :]
-    mine = made + unit * kernel_high * kernel_wide * step
-    one = _kept(one, mine, spot, there, keep)  # norms are those of what is added up
-    squares = tl.sum(one * one, 1)
+    mine = gradients + unit * kernel_high * kernel_wide * step
+    first = _store(first, mine, spot, inside, keep)  # norms are those of what is added up
+    squares = tl.sum(first * first, 1)
     if together == 3:
-        two, three = _kept(two, mine, spot + step, there, keep), _kept(three, mine, spot + 2 * step, there, keep)
-        squares += tl.sum(two * two, 1) + tl.sum(three * three, 1)
-    into, what = found + (unit * (3 if whole else 1) * parts + part) * filters + p, parts * filters
+        second, third = _store(second, mine, spot + step, inside, keep), _store(third, mine, spot + 2 * step, inside, keep)
+        squares += tl.sum(second * second, 1) + tl.sum(third * third, 1)
+    into, stride = sums_out + (unit * (3 if whole else 1) * parts + part) * filters + p, parts * filters
     tl.store(into, squares, mask=p < filters)
     if whole:
-        sums, dots = tl.sum(one, 1), tl.sum(one * tl.load(along + spot, mask=there, other=0.0), 1)
+        sums, dots = tl.sum(first, 1), tl.sum(first * tl.load(along + spot, mask=inside, other=0.0), 1)
         if together == 3:
-            sums += tl.sum(two, 1) + tl.sum(three, 1)
-            dots += tl.sum(two * tl.load(along + spot + step, mask=there, other=0.0), 1)
-            dots += tl.sum(three * tl.load(along + spot + 2 * step, mask=there, other=0.0), 1)
-        tl.store(into + what, sums, mask=p < filters)
-        tl.store(into + 2 * what, dots, mask=p < filters)
+            sums += tl.sum(second, 1) + tl.sum(third, 1)
+            dots += tl.sum(second * tl.load(along + spot + step, mask=inside, other=0.0), 1)
+            dots += tl.sum(third * tl.load(along + spot + 2 * step, mask=inside, other=0.0), 1)
+        tl.store(into + stride, sums, mask=p < filters)
+        tl.store(into + 2 * stride, dots, mask=p < filters)
 
 
 @triton.jit
 def _sums(
-    x, g, made, factors, units, each, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
-    channels, high, wide_image, kernel_high, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
-    positions: tl.constexpr, out_wide: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr,
+    x, g, total_out, factors, units, share, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position,
+    filters, channels, high, wide_image, kernel_high, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high,
+    hole_wide, positions: tl.constexpr, out_wide: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr,
     together: tl.constexpr, exact: tl.constexpr,
 ):  # fmt: skip
     places, across = kernel_high * kernel_wide, tl.cdiv(channels, wide)
@@ -184,12 +184,12 @@ def _sums(
     place, tile = rest % places, rest // places
     p, c = tile // across * tall + tl.arange(0, tall), tile % across * wide + tl.arange(0, wide)
     total = tl.zeros([tall, wide], tl.float32)
-    for unit in range(part * each, tl.minimum((part + 1) * each, units)):
-        one, _, _ = _met(
+    for unit in range(part * share, tl.minimum((part + 1) * share, units)):
+        product, _, _ = _met(
             x, g, unit, place, p, c, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
             channels, high, wide_image, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
             positions, out_wide, tall, wide, deep, together, exact,
         )  # fmt: skip
-        total += one * tl.load(factors + unit)
-    at = made + ((part * places + place) * filters + p[:, None]) * channels + c[None, :]
+        total += product * tl.load(factors + unit)
+    at = total_out + ((part * places + place) * filters + p[:, None]) * channels + c[None, :]
     tl.store(at, total, mask=(p[:, None] < filters) & (c[None, :] < channels))

@@ -48,8 +48,8 @@ class EmbeddingRecord(Record):
 
     def instantiate(self) -> dict[Tensor, Tensor]:
         chosen, g = self.shaped()
-        made = g.new_zeros(chosen.shape[0], *self.table.shape)
-        return {self.table: made.scatter_add_(1, chosen[..., None].expand_as(g), g)}
+        gradient = g.new_zeros(chosen.shape[0], *self.table.shape)
+        return {self.table: gradient.scatter_add_(1, chosen[..., None].expand_as(g), g)}
 
     def squared_norms(self) -> Tensor:
         """Positions that read the same row add up before the norm is taken."""
@@ -91,8 +91,8 @@ class TiedRecord(Record):
         self.parameters = list(head.parameters)
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        made = self.head.instantiate()
-        return {**made, self.table.table: made[self.table.table] + self.table.instantiate()[self.table.table]}
+        gradients = self.head.instantiate()
+        return {**gradients, self.table.table: gradients[self.table.table] + self.table.instantiate()[self.table.table]}
 
     def squared_norms(self) -> Tensor:
         chosen, e = self.table.shaped()
@@ -100,8 +100,8 @@ class TiedRecord(Record):
         read = b.gather(2, chosen[:, None, :].expand(-1, b.shape[1], -1))  # [units, positions of the head, of the table]
         cross = torch.linalg.vecdot(read.flatten(1).float(), torch.bmm(a.float(), e.float().mT).flatten(1))
         largest = _lengths(e).sum(1) * (_lengths(a) * _lengths(b)).sum(1)  # of the two: what rounding may hide is a share of it
-        found = self.table.squared_norms() + self.head.squared_norms() + 2 * cross
-        return found.clamp_(min=0.0) + 2 * hidden(a) * largest
+        norms = self.table.squared_norms() + self.head.squared_norms() + 2 * cross
+        return norms.clamp_(min=0.0) + 2 * hidden(a) * largest
 
     @property
     def gradient(self) -> Tensor:
@@ -178,10 +178,10 @@ class _Reads(TorchFunctionMode):
         if not any(leaf is self._table for leaf in pytree.tree_leaves((args, kwargs))):
             return func(*args, **kwargs)
         args, kwargs = pytree.tree_map(lambda leaf: leaf.detach() if leaf is self._table else leaf, (args, kwargs))
-        found = func(*args, **kwargs)
-        if func is not Tensor.detach and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(found)):
+        result = func(*args, **kwargs)
+        if func is not Tensor.detach and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
             self._otherwise()
-        return found
+        return result
 
     def _otherwise(self) -> None:
         """Something is computed from the table itself: its shape and type may be looked at, and nothing else."""
@@ -207,10 +207,10 @@ def bag(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
         if per_sample_weights is not None:
             rows = rows * per_sample_weights[..., None]
         if module.mode == "max":
-            found = rows.masked_fill(padding[..., None], -torch.inf).amax(1)
-            return found.masked_fill(padding.all(1, keepdim=True), 0.0)
-        found = rows.masked_fill(padding[..., None], 0.0).sum(1)
-        return found if module.mode == "sum" else found / (~padding).sum(1, keepdim=True).clamp_min(1)
+            pooled = rows.masked_fill(padding[..., None], -torch.inf).amax(1)
+            return pooled.masked_fill(padding.all(1, keepdim=True), 0.0)
+        pooled = rows.masked_fill(padding[..., None], 0.0).sum(1)
+        return pooled if module.mode == "sum" else pooled / (~padding).sum(1, keepdim=True).clamp_min(1)
 
     return forward
 
@@ -218,10 +218,10 @@ def bag(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 def _by_itself(module: nn.Embedding | nn.EmbeddingBag) -> None:
     """A table that asks for sparse gradients is given dense ones: there is noise on every row."""
     if module.scale_grad_by_freq or module.max_norm is not None:
-        what = "scale_grad_by_freq" if module.scale_grad_by_freq else "max_norm"
+        option = "scale_grad_by_freq" if module.scale_grad_by_freq else "max_norm"
         raise InvalidValue(
-            f"An {type(module).__name__} with {what} changes its table, or one example's gradient, by what other examples "
-            f"hold. Make it without {what}."
+            f"An {type(module).__name__} with {option} changes its table, or one example's gradient, by what other examples "
+            f"hold. Make it without {option}."
         )
 
 

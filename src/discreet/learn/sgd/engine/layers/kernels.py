@@ -34,16 +34,16 @@ def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tu
     assert run is not None
     p, width, kh, kw = kernel.size
     x, g = (t.contiguous().unflatten(0, (-1, rows)) for t in (x, g))
-    squares, made = x.new_empty(len(x)), x.new_empty(len(x), width, kh, kw, p) if keep else None
+    squares, out = x.new_empty(len(x)), x.new_empty(len(x), width, kh, kw, p) if keep else None
     many = min(torch.get_num_threads(), len(x))
     if many < 2:
-        run(x, g, kernel, rows, made, squares)
+        run(x, g, kernel, rows, out, squares)
     else:
-        each = [t.tensor_split(many) for t in (x, g, squares)]
-        parts = made.tensor_split(many) if made is not None else [None] * many
+        splits = [t.tensor_split(many) for t in (x, g, squares)]
+        parts = out.tensor_split(many) if out is not None else [None] * many
         with ThreadPoolExecutor(many) as pool:
-            list(pool.map(lambda i: run(each[0][i], each[1][i], kernel, rows, parts[i], each[2][i]), range(many)))
-    return squares, [] if made is None else [Block(made, lambda whole: whole.permute(1, 2, 3, 0))]
+            list(pool.map(lambda i: run(splits[0][i], splits[1][i], kernel, rows, parts[i], splits[2][i]), range(many)))
+    return squares, [] if out is None else [Block(out, lambda whole: whole.permute(1, 2, 3, 0))]
 
 
 @lru_cache(maxsize=1)
@@ -56,9 +56,9 @@ def compiled() -> Gradients | None:
     function.argtypes = [pointer, pointer, ctypes.c_long, pointer, pointer, pointer]
     function.restype = ctypes.c_int
 
-    def run(x: Tensor, g: Tensor, kernel: Kernel, rows: int, made: Tensor | None, squares: Tensor) -> None:
+    def run(x: Tensor, g: Tensor, kernel: Kernel, rows: int, out: Tensor | None, squares: Tensor) -> None:
         numbers = np.array([rows, *x.shape[2:], *g.shape[2:], *kernel.size[2:], *kernel.stride, *kernel.padding], "l")
-        to = None if made is None else made.data_ptr()
+        to = None if out is None else out.data_ptr()
         if not function(x.data_ptr(), g.data_ptr(), x.shape[0], numbers.ctypes.data, to, squares.data_ptr()):
             raise RuntimeError("There is no memory for one unit's images with their padding.")
 
@@ -72,10 +72,10 @@ def _agrees(run: Gradients) -> bool:
         kernel = Kernel((p, 3, 3, wide), (1, stride), (1, 2), (1, 1), 1)
         x = torch.randn(2, rows, 3, 5, 13, generator=draw)
         g = torch.randn(2, rows, p, 5, (13 + 4 - wide) // stride + 1, generator=draw)
-        made, squares = torch.empty(2, 3, 3, wide, p), torch.empty(2)
-        run(x, g, kernel, rows, made, squares)
+        out, squares = torch.empty(2, 3, 3, wide, p), torch.empty(2)
+        run(x, g, kernel, rows, out, squares)
         right = by_patches(x.flatten(0, 1), g.flatten(0, 1), kernel, rows)[0].each.permute(0, 2, 3, 4, 1)
-        if not bool((made - right).abs().max() <= NEAR * right.abs().max()):
+        if not bool((out - right).abs().max() <= NEAR * right.abs().max()):
             return False
         lengths = right.flatten(1).square().sum(1)
         if not bool((squares - lengths).abs().max() <= NEAR * lengths.max()):

@@ -71,12 +71,12 @@ class LinearRecord(Record):
         return self._written(*self.shaped())
 
     def _written(self, x: Tensor, g: Tensor) -> dict[Tensor, Tensor]:
-        made: dict[Tensor, Tensor] = {}
+        gradients: dict[Tensor, Tensor] = {}
         if self.weight is not None:
-            made[self.weight] = torch.bmm(g.mT, x)
+            gradients[self.weight] = torch.bmm(g.mT, x)
         if self.bias is not None:
-            made[self.bias] = g.sum(1)
-        return made
+            gradients[self.bias] = g.sum(1)
+        return gradients
 
     def squared_norms(self) -> Tensor:
         if self.x.ndim == 2 and len(self.x) == self.tape.units:
@@ -100,8 +100,8 @@ class LinearRecord(Record):
     def _norms(self, way: str, x: Tensor, g: Tensor, inputs: Callable[[Tensor], Tensor]) -> Tensor:
         """By Grams over positions, where `inputs` gives that of the activations, or from the gradients written out."""
         if way == "grams":
-            self._kept, found = None, inputs(x)
-            return from_grams(found if self.bias is None else found + 1.0, gram(g), x)
+            self._kept, input_gram = None, inputs(x)
+            return from_grams(input_gram if self.bias is None else input_gram + 1.0, gram(g), x)
         self._kept = self._written(x, g)
         return squared(self._kept)
 
@@ -119,11 +119,11 @@ class LinearRecord(Record):
         if known is not None or units < tune.FEW:
             return known or first
         x, g = x[:some], g[:some]
-        factors, found = torch.ones(some, device=x.device), gram(x)
+        factors, input_gram = torch.ones(some, device=x.device), gram(x)
         into = {p: torch.zeros_like(p, dtype=torch.float32) for p in self.parameters}
 
         def run(way: str) -> None:
-            self._norms(way, x, g, lambda x: found if shared else gram(x))
+            self._norms(way, x, g, lambda x: input_gram if shared else gram(x))
             self._add(factors, into, x, g)
 
         return tune.fastest(ways, run, shape, x.device)
@@ -140,8 +140,8 @@ class LinearRecord(Record):
             factors = factors.repeat_interleave(x.shape[1]) if x.shape[1] > 1 else factors
             x, g = x.flatten(0, 1), g.flatten(0, 1)
         if self.weight is not None:
-            each = factors.to(g.dtype)[:, None]
-            left, right = (g * each, x) if g.shape[1] <= x.shape[1] else (g, x * each)
+            column = factors.to(g.dtype)[:, None]
+            left, right = (g * column, x) if g.shape[1] <= x.shape[1] else (g, x * column)
             _add_product(into[self.weight], left, right)
         if self.bias is not None:
             _add_rows(into[self.bias], g, factors)

@@ -74,8 +74,8 @@ class LayerRecord(Small):
         if self.weight is not None:
             met, sharp = torch.sub(x, mean).mul_(g).float(), sharpness.float()
             with torch.autocast(x.device.type, enabled=False):
-                found = sharp * met if mean.shape[1] == 1 else sharp.mT @ met
-            self.gradient = self._known[self.weight] = found.view(-1, *self.weight.shape)
+                gradient = sharp * met if mean.shape[1] == 1 else sharp.mT @ met
+            self.gradient = self._known[self.weight] = gradient.view(-1, *self.weight.shape)
         if self.bias is not None:
             self.gradient = self._known[self.bias] = g.sum(1, dtype=torch.float32).view(-1, *self.bias.shape)
 
@@ -95,27 +95,27 @@ def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 # ---- over groups of channels -----------------------------------------------------------------------------------------
 
 
-def _each(
+def _per_example(
     g: Tensor, x: Tensor, mean: Tensor, sharpness: Tensor, weight: Tensor, mask: list[bool]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The backward of a GroupNorm, where scale and shift have a gradient for every example, [examples, channels].
 
     Examples are taken for groups of one example: then the kernel that gives the input's gradient gives these too.
     """
-    found: list[tuple[Tensor | None, ...]] = []
+    results: list[tuple[Tensor | None, ...]] = []
     most = _most(x, mean.shape[1])
     for part in range(0, len(x), most):
-        given = [t[part : part + most] for t in (g, x, mean, sharpness)]
-        count, channels = given[1].shape[:2]
-        one = [t.reshape(1, -1, *t.shape[2:]) for t in given]
+        piece = [t[part : part + most] for t in (g, x, mean, sharpness)]
+        count, channels = piece[1].shape[:2]
+        merged = [t.reshape(1, -1, *t.shape[2:]) for t in piece]
         sizes = (1, count * channels, x[0, 0].numel(), count * mean.shape[1])
-        back, scale, shift = _group_back(*one, weight.repeat(count), *sizes, mask)
-        found.append((
-            back.view(given[1].shape) if mask[0] else None,
+        back, scale, shift = _group_back(*merged, weight.repeat(count), *sizes, mask)
+        results.append((
+            back.view(piece[1].shape) if mask[0] else None,
             scale.view(count, channels) if mask[1] else None,
             shift.view(count, channels) if mask[2] else None,
         ))  # fmt: skip
-    parts = found[0] if len(found) == 1 else tuple(torch.cat(its) if its[0] is not None else None for its in zip(*found))
+    parts = results[0] if len(results) == 1 else tuple(torch.cat(its) if its[0] is not None else None for its in zip(*results))
     return parts[0], parts[1], parts[2]
 
 
@@ -140,7 +140,7 @@ class _Group(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, sharpness = ctx.saved_tensors
         mask = [ctx.needs_input_grad[0], ctx.record.weight is not None, ctx.record.bias is not None]
-        back, scale, shift = _each(gradient, x, mean, sharpness, weight, mask)
+        back, scale, shift = _per_example(gradient, x, mean, sharpness, weight, mask)
         ctx.record.keep(scale, shift)
         return back, None, None, None, None, None
 
@@ -149,10 +149,10 @@ class GroupRecord(Small):
     """A scale and a shift for every channel, whose gradients come for every example."""
 
     def keep(self, scale: Tensor | None, shift: Tensor | None) -> None:
-        for parameter, each in ((self.weight, scale), (self.bias, shift)):
-            if parameter is not None and each is not None:
-                each = each.float()
-                self._known[parameter] = each if self.tape.rows == 1 else each.unflatten(0, (-1, self.tape.rows)).sum(1)
+        for parameter, gradient in ((self.weight, scale), (self.bias, shift)):
+            if parameter is not None and gradient is not None:
+                gradient = gradient.float()
+                self._known[parameter] = gradient if self.tape.rows == 1 else gradient.unflatten(0, (-1, self.tape.rows)).sum(1)
                 self.gradient = self._known[parameter]
 
 
@@ -174,8 +174,8 @@ def rectified(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
         x = tape.batched(module, x)
         kernels = layers.fused_norm(module, x)
         if kernels is None:
-            seen = F.relu(x).to(layers.wide(x))
-            return _grouped(tape, seen, module.weight, module.bias, module.num_groups, module.eps).to(x.dtype)
+            positive = F.relu(x).to(layers.wide(x))
+            return _grouped(tape, positive, module.weight, module.bias, module.num_groups, module.eps).to(x.dtype)
         record = GroupRecord(tape, module.weight, module.bias)
         tape.add(record)
         return layers.rectified(x, module, kernels, record.keep)
@@ -227,7 +227,7 @@ class _Channels(torch.autograd.Function):
         x, scale = ctx.saved_tensors
         kind = x.dtype if x.is_cuda else torch.float32
         zero, unit = (torch.full((x.shape[0], 1), value, dtype=kind, device=x.device) for value in (0.0, 1.0))
-        _, *its = _each(gradient, x, zero, unit, unit.new_ones(x.shape[1]), [False, True, True])
+        _, *its = _per_example(gradient, x, zero, unit, unit.new_ones(x.shape[1]), [False, True, True])
         ctx.record.keep(*its)
         back = gradient * scale.view(-1, *(1,) * (x.ndim - 2)) if ctx.needs_input_grad[0] else None
         return back, None, None, None
@@ -275,8 +275,8 @@ class _Scale(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         ctx.record.gradient = gradient
         ctx.record.x, weight = ctx.saved_tensors
-        given = (gradient * weight.view(ctx.record.spread)).to(ctx.record.x.dtype) if ctx.needs_input_grad[0] else None
-        return given, None, None, None
+        to_input = (gradient * weight.view(ctx.record.spread)).to(ctx.record.x.dtype) if ctx.needs_input_grad[0] else None
+        return to_input, None, None, None
 
 
 class ScaleRecord(Record):
@@ -302,8 +302,8 @@ class ScaleRecord(Record):
     def _summed(self, g: Tensor, like: Tensor) -> Tensor:
         shape = (1,) * (g.ndim - len(self.spread)) + self.spread
         repeated = [i for i in range(1, g.ndim) if shape[i] == 1]
-        each = g.sum(repeated, dtype=torch.float32) if repeated else g.float()
-        return each.reshape(self.tape.units, -1, *like.shape).sum(1)
+        reduced = g.sum(repeated, dtype=torch.float32) if repeated else g.float()
+        return reduced.reshape(self.tape.units, -1, *like.shape).sum(1)
 
 
 def scaled(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, spread: tuple[int, ...]) -> Tensor:

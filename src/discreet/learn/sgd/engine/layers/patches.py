@@ -51,27 +51,27 @@ def by_patches(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
     """Patches copied out, a few units at a time, then one product a unit."""
     p, width, kh, kw = kernel.size
     groups, units, over = kernel.groups, x.shape[0] // rows, g.shape[2:]
-    made = x.new_empty(units * groups, p // groups, width * kh * kw)
+    gradients = x.new_empty(units * groups, p // groups, width * kh * kw)
     for start, stop in _pieces(x, rows * groups * width * kh * kw * over.numel(), rows):
         view = _windows(padded(x[start * rows : stop * rows], kernel), over, kernel)  # [examples, c, kh, kw, oh, ow]
         view = view.unflatten(0, (-1, rows)).permute(0, 2, 3, 4, 1, 5, 6)
         patches = view.reshape((stop - start) * groups, width * kh * kw, -1)
-        each = _rows_last(g[start * rows : stop * rows], rows).reshape((stop - start) * groups, p // groups, -1)
-        torch.bmm(each, patches.mT, out=made[start * groups : stop * groups])
-    return [Block(made.view(units, *kernel.size), lambda whole: whole)]
+        outputs = _rows_last(g[start * rows : stop * rows], rows).reshape((stop - start) * groups, p // groups, -1)
+        torch.bmm(outputs, patches.mT, out=gradients[start * groups : stop * groups])
+    return [Block(gradients.view(units, *kernel.size), lambda whole: whole)]
 
 
 def by_channels(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
     """The same with channels last, so that what is copied is longer in one piece; not for groups."""
     p, width, kh, kw = kernel.size
     units, over = x.shape[0] // rows, g.shape[2:]
-    made = x.new_empty(units, p, kh * kw * width)
+    gradients = x.new_empty(units, p, kh * kw * width)
     for start, stop in _pieces(x, rows * kh * kw * width * over.numel(), rows):
         last = padded(x[start * rows : stop * rows], kernel).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         view = _windows(last, over, kernel).permute(0, 4, 5, 2, 3, 1)  # [examples, oh, ow, kh, kw, c]
         patches = view.reshape(stop - start, -1, kh * kw * width)
-        torch.bmm(_rows_last(g[start * rows : stop * rows], rows), patches, out=made[start:stop])
-    return [Block(made.view(units, p, kh, kw, width), lambda whole: whole.permute(0, 2, 3, 1))]
+        torch.bmm(_rows_last(g[start * rows : stop * rows], rows), patches, out=gradients[start:stop])
+    return [Block(gradients.view(units, p, kh, kw, width), lambda whole: whole.permute(0, 2, 3, 1))]
 
 
 def by_lines(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block]:
@@ -81,7 +81,7 @@ def by_lines(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block]
     """
     p, width, kh, kw = kernel.size
     (sh, sw), (oh, ow) = kernel.stride, g.shape[2:]
-    made = x.new_empty(kh // sh, x.shape[0], p, width * sh * kw)
+    gradients = x.new_empty(kh // sh, x.shape[0], p, width * sh * kw)
     lines = oh + kh // sh - 1
     for start, stop in _pieces(x, width * sh * kw * lines * ow):
         pixels = padded(x[start:stop], kernel)
@@ -89,10 +89,10 @@ def by_lines(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block]
         view = pixels.as_strided(
             (stop - start, width, sh, kw, lines, ow), (n, c, h, w, sh * h, sw * w), pixels.storage_offset()
         )
-        flat, each = view.reshape(stop - start, width * sh * kw, lines * ow), g[start:stop].flatten(2)
-        for line, into in enumerate(made):
-            torch.bmm(each, flat.narrow(2, line * ow, oh * ow).mT, out=into[start:stop])
-    return [Block(part.view(-1, p, width, sh, kw), _lines(place * sh, sh)) for place, part in enumerate(made)]
+        flat, outputs = view.reshape(stop - start, width * sh * kw, lines * ow), g[start:stop].flatten(2)
+        for line, into in enumerate(gradients):
+            torch.bmm(outputs, flat.narrow(2, line * ow, oh * ow).mT, out=into[start:stop])
+    return [Block(part.view(-1, p, width, sh, kw), _lines(place * sh, sh)) for place, part in enumerate(gradients)]
 
 
 def _lines(start: int, count: int) -> Callable[[Tensor], Tensor]:
@@ -109,14 +109,14 @@ def by_shifts(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block
     (dh, dw), (oh, ow) = kernel.dilation, g.shape[2:]
     wide = ow + dw * (kw - 1)
     length = oh * wide - dw * (kw - 1)  # behind the last place of the last line there is nothing
-    made = x.new_empty(kh * kw, x.shape[0], p, width)
+    gradients = x.new_empty(kh * kw, x.shape[0], p, width)
     for start, stop in _pieces(x, (oh + dh * (kh - 1)) * wide * width + oh * wide * p):
         pixels = padded(x[start:stop], kernel).permute(0, 2, 3, 1).reshape(stop - start, -1, width)
-        each = F.pad(g[start:stop], (0, wide - ow)).permute(0, 2, 3, 1).reshape(stop - start, -1, p)[:, :length].mT
-        for place, into in enumerate(made):
+        outputs = F.pad(g[start:stop], (0, wide - ow)).permute(0, 2, 3, 1).reshape(stop - start, -1, p)[:, :length].mT
+        for place, into in enumerate(gradients):
             shift = place // kw * dh * wide + place % kw * dw
-            torch.bmm(each, pixels[:, shift : shift + length], out=into[start:stop])
-    return [Block(part, _place(*divmod(place, kw))) for place, part in enumerate(made)]
+            torch.bmm(outputs, pixels[:, shift : shift + length], out=into[start:stop])
+    return [Block(part, _place(*divmod(place, kw))) for place, part in enumerate(gradients)]
 
 
 def _place(line: int, column: int) -> Callable[[Tensor], Tensor]:
@@ -130,8 +130,8 @@ def by_groups(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
         x, g = (t.unflatten(0, (units, rows)).transpose(0, 1) for t in (x, g))
     x, g = x.reshape(rows, -1, *x.shape[-2:]), g.reshape(rows, -1, *g.shape[-2:])
     weight = x.new_empty(1).expand(units * kernel.size[0], *kernel.size[1:])  # only its shape is read
-    made = kernel.back(g, x, weight, (False, True, False), units)[1]
-    return [Block(made.view(units, *kernel.size), lambda whole: whole)]
+    gradients = kernel.back(g, x, weight, (False, True, False), units)[1]
+    return [Block(gradients.view(units, *kernel.size), lambda whole: whole)]
 
 
 def patch_gram(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> Tensor:
@@ -144,10 +144,10 @@ def patch_gram(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> Tensor:
     pixels = padded(x, kernel)
     high, wide = pixels.shape[2:]
     flat = pixels.unflatten(0, (-1, rows)).permute(0, 2, 1, 3, 4).flatten(2)  # [units, c, rows x pixels]
-    found = _product(flat.mT, flat).view(-1, rows, high, wide, rows, high, wide)
-    found = _diagonals(found, 2, 5, kh, kernel.stride[0], kernel.dilation[0], over[0])
-    found = _diagonals(found, 3, 6, kw, kernel.stride[1], kernel.dilation[1], over[1])
-    return found.reshape(found.shape[0], rows * over.numel(), -1)
+    products = _product(flat.mT, flat).view(-1, rows, high, wide, rows, high, wide)
+    products = _diagonals(products, 2, 5, kh, kernel.stride[0], kernel.dilation[0], over[0])
+    products = _diagonals(products, 3, 6, kw, kernel.stride[1], kernel.dilation[1], over[1])
+    return products.reshape(products.shape[0], rows * over.numel(), -1)
 
 
 def gradient_gram(g: Tensor, rows: int) -> Tensor:
@@ -161,21 +161,23 @@ def positions(kernel: Kernel, x: Tensor, rows: int) -> int:
     return rows * (x.shape[2] + 2 * kernel.padding[0]) * (x.shape[3] + 2 * kernel.padding[1])
 
 
-def _product(one: Tensor, other: Tensor) -> Tensor:
+def _product(first: Tensor, second: Tensor) -> Tensor:
     """Added up in float32 whatever the type."""
-    if one.dtype not in (torch.bfloat16, torch.float16):
-        return torch.bmm(one, other)
-    return torch.bmm(one, other, out_dtype=torch.float32) if one.is_cuda else torch.bmm(one.float(), other.float())
+    if first.dtype not in (torch.bfloat16, torch.float16):
+        return torch.bmm(first, second)
+    return torch.bmm(first, second, out_dtype=torch.float32) if first.is_cuda else torch.bmm(first.float(), second.float())
 
 
-def _diagonals(found: Tensor, one: int, other: int, size: int, stride: int, dilation: int, count: int) -> Tensor:
+def _diagonals(
+    products: Tensor, first_axis: int, second_axis: int, size: int, stride: int, dilation: int, count: int
+) -> Tensor:
     """The sum over the window of both axes moved by the same step."""
     length, total = stride * (count - 1) + 1, None
     for step in range(0, size * dilation, dilation):
-        part = found.narrow(one, step, length).narrow(other, step, length)
+        part = products.narrow(first_axis, step, length).narrow(second_axis, step, length)
         if stride > 1:
-            part = part[(slice(None),) * one + (slice(None, None, stride),)]
-            part = part[(slice(None),) * other + (slice(None, None, stride),)]
+            part = part[(slice(None),) * first_axis + (slice(None, None, stride),)]
+            part = part[(slice(None),) * second_axis + (slice(None, None, stride),)]
         total = part.clone() if total is None and size > 1 else part if total is None else total.add_(part)
     assert total is not None
     return total

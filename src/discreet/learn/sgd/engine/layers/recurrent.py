@@ -139,9 +139,9 @@ def _projected(module: nn.RNNBase, tape: Tape, names: Sequence[str], x: Tensor, 
         inputs = linear.use(tape, x, *_parameters(module, name, "ih"))
         hidden = Projected(tape, *_parameters(module, name, "hh"))
         short = Projected(tape, getattr(module, f"weight_hr{name}"), None)
-        each, hiddens = inputs.unbind(1), dict[int, Tensor]()
+        steps, hiddens = inputs.unbind(1), dict[int, Tensor]()
         for t in range(x.shape[1])[:: -1 if name.endswith("reverse") else 1]:
-            state = _lstm(each[t], hidden(state[0], t), state)
+            state = _lstm(steps[t], hidden(state[0], t), state)
             state = (short(state[0], t), state[1])
             hiddens[t] = state[0]
         outputs.append(torch.stack([hiddens[t] for t in range(x.shape[1])], 1))
@@ -149,10 +149,10 @@ def _projected(module: nn.RNNBase, tape: Tape, names: Sequence[str], x: Tensor, 
     return outputs, ends
 
 
-def _first(module: nn.RNNBase, x: Tensor, given: Any) -> State:
+def _first(module: nn.RNNBase, x: Tensor, initial: Any) -> State:
     """The states before the first position, each [layers x directions, examples, width]."""
-    if given is not None:
-        return tuple(given) if module.mode == "LSTM" else (given,)
+    if initial is not None:
+        return tuple(initial) if module.mode == "LSTM" else (initial,)
     count = module.num_layers * (2 if module.bidirectional else 1)
     widths = [getattr(module, "proj_size", 0) or module.hidden_size, module.hidden_size]
     return tuple(x.new_zeros(count, x.shape[0], width) for width in widths[: 2 if module.mode == "LSTM" else 1])

@@ -40,9 +40,9 @@ class Chain:
 
     def kernel(self, x: Tensor) -> Tensor:
         """s c, laid out as the images are."""
-        made = (self.c * self.s[:, None]).view(self.shape)
+        scaled = (self.c * self.s[:, None]).view(self.shape)
         last = x.is_contiguous(memory_format=torch.channels_last)
-        return made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+        return scaled.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
     def turned(self, whole: Tensor, q: Tensor) -> Tensor:
         """P K - s r^2 q c, of one unit or of many together."""
@@ -75,9 +75,9 @@ class StandardisedRecord(Record):
         """The sum of K over every kernel, [units, p]: what met a kernel's numbers, added up before the gradients meet it."""
         x, g, groups = self.inner.x, self.inner.gradient, self.module.groups
         met = self._windows(x.unflatten(1, (groups, -1)).sum(2, dtype=torch.float32)).flatten(2)
-        each = g.flatten(2).unflatten(1, (groups, -1)) @ met.to(g.dtype)[..., None]
-        each = each.flatten(1).float()
-        return each if self.tape.rows == 1 else each.unflatten(0, (-1, self.tape.rows)).sum(1)
+        gradients = g.flatten(2).unflatten(1, (groups, -1)) @ met.to(g.dtype)[..., None]
+        gradients = gradients.flatten(1).float()
+        return gradients if self.tape.rows == 1 else gradients.unflatten(0, (-1, self.tape.rows)).sum(1)
 
     def _windows(self, x: Tensor) -> Tensor:
         """The sum of what is under the kernel, at every position."""
@@ -98,24 +98,24 @@ class StandardisedRecord(Record):
             parts.append((q, r.square()))
         if self.bias is not None:
             parts.append((self.outer.instantiate()[self.bias], torch.ones_like(r)))
-        found = torch.cat([part for part, _ in parts], 1).square_() @ torch.cat([by for _, by in parts])
+        total = torch.cat([part for part, _ in parts], 1).square_() @ torch.cat([by for _, by in parts])
         if self.weight is None:
-            return found
+            return total
         whole = self.inner.squared_norms()
         hidden = (HIDDEN + slack(self.inner.gradient)) * whole
-        return torch.maximum(found + whole + hidden, hidden)
+        return torch.maximum(total + whole + hidden, hidden)
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        q, made = self._scale(), dict[Tensor, Tensor]()
+        q, gradients = self._scale(), dict[Tensor, Tensor]()
         if self.weight is not None:
             assert self.inner.weight is not None
             whole = self.inner.instantiate()[self.inner.weight].float().flatten(2)
-            made[self.weight] = self.chain.turned(whole, q).view(-1, *self.weight.shape)
+            gradients[self.weight] = self.chain.turned(whole, q).view(-1, *self.weight.shape)
         if self.gain is not None:
-            made[self.gain] = q * self.chain.r
+            gradients[self.gain] = q * self.chain.r
         if self.bias is not None:
-            made[self.bias] = self.outer.instantiate()[self.bias]
-        return made
+            gradients[self.bias] = self.outer.instantiate()[self.bias]
+        return gradients
 
     def add(self, factors: Tensor, into: Views) -> None:
         q = factors @ self._scale()
@@ -146,33 +146,33 @@ class FusedRecord(conv.ConvRecord):
 
     def squared_norms(self) -> Tensor:
         x, g, chain, keep = self.x, self.gradient, self.chain, self._keeps(self.x, self.gradient)
-        found, made = conv.triton().measured(x, g, self.kernel, self.tape.rows, keep, chain.c.view(chain.shape))
-        self._kept, self._known = (made, None) if made else None, {self.gain: found[:, 2]}
+        sums, blocks = conv.triton().measured(x, g, self.kernel, self.tape.rows, keep, chain.c.view(chain.shape))
+        self._kept, self._known = (blocks, None) if blocks else None, {self.gain: sums[:, 2]}
         weight = chain.s.square()
-        whole = found[:, 0] @ weight
-        taken = torch.cat((weight / chain.c.shape[1], chain.counts - chain.r.square()))  # how (sum G)^2 and q^2 count
+        whole = sums[:, 0] @ weight
+        weights = torch.cat((weight / chain.c.shape[1], chain.counts - chain.r.square()))  # how (sum G)^2 and q^2 count
         # G and q are added up with factors that may differ by their rounding: what is orthogonal then adds its square
         hidden = (HIDDEN + slack(g) ** 2) * whole
-        total = torch.maximum(whole + hidden - found[:, 1:].square().flatten(1) @ taken, hidden)
+        total = torch.maximum(whole + hidden - sums[:, 1:].square().flatten(1) @ weights, hidden)
         if self.bias is None:
             return total
         self._known[self.bias] = self._shift(g)
         return total + squared({0: self._known[self.bias]})
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        each = patches.by_patches(self.x, self.gradient, self.kernel, self.tape.rows)[0].each.float().flatten(2)
-        chain, q = self.chain, torch.linalg.vecdot(each, self.chain.c)
-        weight = chain.turned(each * chain.s[:, None], q).view(-1, *chain.shape)
-        made = {self.standard: weight, self.gain: q * chain.r}
-        return made if self.bias is None else {**made, self.bias: self._shift(self.gradient)}
+        kernel_gradients = patches.by_patches(self.x, self.gradient, self.kernel, self.tape.rows)[0].each.float().flatten(2)
+        chain, q = self.chain, torch.linalg.vecdot(kernel_gradients, self.chain.c)
+        weight = chain.turned(kernel_gradients * chain.s[:, None], q).view(-1, *chain.shape)
+        gradients = {self.standard: weight, self.gain: q * chain.r}
+        return gradients if self.bias is None else {**gradients, self.bias: self._shift(self.gradient)}
 
     def add(self, factors: Tensor, into: Views) -> None:
         total, chain = torch.zeros(self.chain.shape, device=factors.device), self.chain
         if self._kept is None:
             total = conv.triton().summed(self.x, self.gradient, factors, self.kernel, self.tape.rows)
         else:
-            for each, part in self._kept[0]:
-                part(total).copy_(weighted(each.flatten(1), factors).view(each.shape[1:]))
+            for gradients, part in self._kept[0]:
+                part(total).copy_(weighted(gradients.flatten(1), factors).view(gradients.shape[1:]))
         q = factors @ self._known[self.gain]
         into[self.standard].add_(chain.turned(total.flatten(1) * chain.s[:, None], q).view(chain.shape))
         into[self.gain].addcmul_(q, chain.r)

@@ -65,10 +65,10 @@ class TransposedRecord(ConvRecord):
         self.x, self.gradient, self.narrow = gradient, x, weight
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        made = super().instantiate()
+        gradients = super().instantiate()
         if self.offset is not None and self.shift is not None:
-            made[self.offset] = self.shift
-        return made
+            gradients[self.offset] = self.shift
+        return gradients
 
     def squared_norms(self) -> Tensor:
         parts = [] if self.weight is None else [super().squared_norms()]
@@ -92,7 +92,7 @@ def transposed(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.ConvTranspose2d)
 
     def forward(x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        stride, padding, size = (list[Any](each) for each in (module.stride, module.padding, module.kernel_size))
+        stride, padding, size = (list[Any](value) for value in (module.stride, module.padding, module.kernel_size))
         more = module._output_padding(x, output_size, stride, padding, size, 2, list(module.dilation))
         record = TransposedRecord(tape, module, more)
         tape.add(record)
