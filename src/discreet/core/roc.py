@@ -40,12 +40,3 @@ class Roc:
     def area(self) -> float:
         """The area under the curve: how often a member outscores a non-member, ties counting half."""
         return float(np.trapezoid(self.true, self.false))
-
-    def advantage(self) -> float:
-        """The largest true-positive minus false-positive rate (Yeom et al. 2018)."""
-        return float((self.true - self.false).max())
-
-    def log_points(self, least: float = 1e-5) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The points for a plot with two logarithmic axes: both rates at least `least`, duplicates left out."""
-        points = np.unique(np.stack([np.maximum(self.false, least), np.maximum(self.true, least)], axis=1), axis=0)
-        return points[:, 0], points[:, 1]

@@ -1,4 +1,4 @@
-"""Columns of a table as numbers a network can read, by what is publicly known of them and nothing else.
+"""Columns of a table as inputs of a network, encoded by public knowledge about them alone.
 
 A number is clamped to its public range and scaled to [-1, 1]; a category becomes a one at its place in a public list. No mean,
 no spread and no list of values is ever taken from the data: each would be a release of its own.
@@ -83,7 +83,7 @@ class Encoding:
         return self.inputs(table)[torch.from_numpy(selected)], torch.from_numpy(label[selected]), selected
 
     def inputs(self, table: Any) -> Tensor:
-        """What a network is given for the rows of a table, which need not have the target."""
+        """The network's inputs for the rows of a table, which need not have the target."""
         cells = columns(table, list(self.columns), empty=True)
         parts = [_scaled(cells[name], known) if is_range(known) else _one_hot(name, cells[name], values_of(known))
                  for name, known in self.columns.items()]  # fmt: skip
@@ -145,7 +145,7 @@ def described(columns: Mapping[str, schema.Facts], *without: str | None) -> dict
 
 
 def _stored_columns(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that a model was trained with; those of older ones are lists, of numbers too."""
+    """The columns of a stored model; older models stored them as lists, of numbers too."""
     stored = data["columns"]
     if isinstance(stored, str):
         return described(schema.read(folder / COLUMNS).one(Path(data["file"]).stem), data["target"], data.get("client"))
@@ -183,7 +183,7 @@ def is_range(known: Any) -> bool:
 
 
 def _scaled(column: Column, known: Any) -> NDArray[np.float64]:
-    """To [-1, 1]; what is missing or no number lies in the middle."""
+    """Scale to [-1, 1]; missing values and non-numbers map to the middle."""
     low, high = float(known[0]), float(known[1])
     if column.dtype.kind in "biuf":
         values = column.astype(np.float64)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from discreet.core import check
+from discreet.core.check import shown
 from discreet.core.claim import Claim, game_to_json
 from discreet.core.event import Event, Repeat, Zero
 from discreet.core.event import Sequence as Several
@@ -58,7 +58,7 @@ def payment(book: Book, release: Release[Any]) -> Payment:
     for name in release.entries:
         entry = chain.named(book, name)
         if entry is None:
-            faults.append(f"it names entry {_short(name)}, and the ledger has no such entry")
+            faults.append(f"it names entry {shown(name)}, and the ledger has no such entry")
             continue
         now = state(book, entry.number) if entry.kind == "reserve" else None
         entries.append(entry)
@@ -79,12 +79,10 @@ def _fault(release: Release[Any], entry: chain.Entry, now: str | None) -> str | 
     if now == "reserved":
         return f"entry {entry.id}, which it names, was reserved and never started: its budget can still be given back"
     if entry.source != release.source:
-        return (
-            f"entry {entry.id}, which it names, paid for {_short(entry.source)}; the release is from {_short(release.source)}"
-        )
+        return f"entry {entry.id}, which it names, paid for {shown(entry.source)}; the release is from {shown(release.source)}"
     account = release.facts.get("account")
     if account is not None and account != entry.body["account"]:
-        return f"entry {entry.id}, which it names, was paid by the account {_short(entry.body['account'])}, and not by its own"
+        return f"entry {entry.id}, which it names, was paid by the account {shown(entry.body['account'])}, and not by its own"
     return None
 
 
@@ -147,7 +145,3 @@ def _atoms(events: Iterable[Event], times: int = 1) -> Counter[str]:
             case _:
                 count[chain.canonical(event.to_json())] += times
     return count
-
-
-def _short(name: Any) -> str:
-    return check.shown(name)

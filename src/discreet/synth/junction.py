@@ -38,7 +38,7 @@ class JunctionTree:
     def of(cls, sizes: Sequence[int], sets: Iterable[Set]) -> JunctionTree:
         """A junction tree each of whose cliques' unions holds the sets, found by eliminating columns, cheapest clique first."""
         maximal = _maximal(_eliminate(sizes, sets))
-        return cls(tuple(sizes), *_joined(maximal, sizes))
+        return cls(tuple(sizes), *_joined(maximal))
 
     @property
     def cells(self) -> int:
@@ -176,7 +176,7 @@ def _maximal(cliques: list[frozenset[int]]) -> list[Set]:
     return [tuple(sorted(clique)) for clique in maximal]
 
 
-def _joined(cliques: list[Set], sizes: Sequence[int]) -> tuple[tuple[Set, ...], tuple[int, ...], tuple[Set, ...]]:
+def _joined(cliques: list[Set]) -> tuple[tuple[Set, ...], tuple[int, ...], tuple[Set, ...]]:
     """A spanning tree of the cliques with the largest separators (Prim), which has the running intersection property."""
     start = max(range(len(cliques)), key=lambda i: (len(cliques[i]), -i))
     order, parents = [start], [-1]

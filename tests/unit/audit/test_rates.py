@@ -26,15 +26,6 @@ def test_area_counts_pairs():
     assert roc(score, inside).area() == pytest.approx(np.mean(wins))
 
 
-def test_advantage_and_log_points():
-    found = roc([3, 2, 2, 1], [True, True, False, False])
-    assert found.advantage() == pytest.approx(0.5)
-    false, true = found.log_points()
-    assert (false >= 1e-5).all()
-    assert (np.diff(false) >= 0).all()
-    assert (true > 0).all()
-
-
 def test_one_sided_samples_do_not_crash():
     assert 0.0 <= roc([1.0, 2.0], [True, True]).area() <= 1.0
     assert not rate_at([1.0], [False], 0.01).resolvable

@@ -1,4 +1,4 @@
-"""How a unit's gradient is made short enough: never longer, altogether, than the clip norm."""
+"""Clipping: a unit's whole gradient is never longer than the clip norm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discreet.core import check
 from discreet.core.event import MOST_SIZES
 from discreet.errors import InvalidValue
 
-# Norms are sums of rounded products; this much longer is what rounding may have hidden, and it is clipped away.
+# Norms are sums of rounded products, so the true norm may be larger by this factor; clipping allows for it.
 SLACK = 1e-4
 
 # Squared norms are float32: the squares of gradients far shorter than this would be 0, and would seem short enough.
@@ -68,7 +68,7 @@ class Flat:
         return squared.rsqrt().mul_(self.norm / (1 + SLACK)).clamp_(max=1.0)
 
     def begin(self) -> Clipping:
-        """What a run clips with: the value itself, unless its norm moves while the run goes on."""
+        """The clipping of one run: the value itself, unless its norm adapts during the run."""
         return self
 
 
@@ -86,7 +86,7 @@ class PerLayer(Flat):
 
 
 class Automatic(Flat):
-    """Every gradient is scaled to almost `norm`, short ones too (Bu et al. 2023): one number less to choose."""
+    """Every gradient is scaled to almost `norm`, short ones too (Bu et al. 2023), which removes a hyperparameter."""
 
     kind = "Automatic"
     steady = 0.01

@@ -1,8 +1,8 @@
-"""One run on several processes, with the result of the run on one.
+"""One run on several processes, with the same result as on one process.
 
-Every process makes the same call. The first one pays, draws the key and counts; the others are told. With the key each draws
-the same units for a step and computes its stripe of them. Clipped sums are added up once, over all processes, and every number
-gets its noise once: the noise is a function of the number's place, so a process draws the part that is its own.
+Every process makes the same call. The first one pays, draws the key and counts, and broadcasts the result. With the key each
+process draws the same units for a step and computes its stripe of them. Clipped sums are reduced once over all processes, and
+every number gets its noise once: the noise is a function of the number's position, so each process draws its own part.
 
     Alone       no process group: nothing to agree about
     Together    whole weights on every process (also under DistributedDataParallel): one all-reduce a step
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Noise(Protocol):
-    """What fills a buffer with the noise of a step: a Stream, or what is made of one."""
+    """Fills a buffer with the noise of a step: a Stream, or something built on one."""
 
     def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor: ...
 
@@ -43,13 +43,13 @@ class Alone:
         return Engine(model, rows)
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Refuse to begin unless all processes were asked for the same run."""
+        """Refuse to begin unless all processes have the same run."""
 
     def level(self, model: nn.Module) -> None:
         """Give every process the weights of the first."""
 
     def first(self, make: Callable[[], T]) -> T:
-        """What the first process makes, for all; where it fails, all fail."""
+        """Broadcast what the first process makes; where it fails, all fail."""
         return make()
 
     def pieces(self, chosen: Ints, size: int | None) -> Iterator[Ints]:
@@ -79,16 +79,16 @@ class Alone:
         return good
 
     def write(self, make: Callable[[], Any]) -> None:
-        """Let the first process write something. With whole weights it may be the only one that asks for it."""
+        """Let the first process write something. With whole weights it may be the only one that calls this."""
         if self.rank == 0:
             make()
 
     def whole(self, state: Any) -> Any:
-        """A state dict with nothing left out that lies on other processes."""
+        """The full state dict, gathered from all processes."""
         return state
 
     def placed(self, state: Any, like: Any) -> Any:
-        """The other way round: the part of a whole state that belongs here, laid out like a state of this process."""
+        """The inverse: this process's part of a full state, laid out like its own state."""
         return state
 
 
@@ -156,7 +156,7 @@ class Together(Alone):
 
 
 class WrappedEngine(Engine):
-    """For a model inside DistributedDataParallel: its exchange of gradients has nothing to do, calls go straight through."""
+    """For a model inside DistributedDataParallel: calls bypass the wrapper, so it exchanges no gradients."""
 
     def __init__(self, model: nn.Module, rows: int, wrapper: nn.Module) -> None:
         self._wrapper = wrapper
@@ -190,13 +190,13 @@ def is_split(tensor: Any) -> bool:
 
 
 def local(tensor: Any) -> Tensor:
-    """The part of a tensor that lies here; all of it unless it is split."""
+    """The local part of a tensor; all of it unless it is sharded."""
     return tensor.to_local() if is_split(tensor) else tensor
 
 
 @torch.no_grad()
 def project(parameters: list[nn.Parameter], radius: float, group: Alone) -> None:
-    """Bring weights that left the ball of this radius back to its surface."""
+    """Project the weights onto the ball of this radius."""
     square = sum(float(local(p).square().sum()) for p in parameters)
     length = math.sqrt(group.total(square) if group.split else square)
     if length > radius:

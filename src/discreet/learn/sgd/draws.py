@@ -1,4 +1,4 @@
-"""What is drawn in each step: its units, whose rows are read and put together; its noise; and what model and loss draw."""
+"""The random draws of each step: its units, its noise, and the random numbers of model and loss."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Draws:
         return self._group.pieces(chosen, self._microbatch)
 
     def _feed(self) -> Feed:
-        """The rows from this step on, read ahead by other processes where there are any; begun anew where it is out of step."""
+        """The feed of rows from this step on, read ahead by worker processes if there are any; restarted when out of step."""
         key, number = self._state.key, self._state.number
         known, expected, feed = self._ahead
         self._ahead = (b"", 0, None)
@@ -81,9 +81,9 @@ class StepNoise:
 
     @contextmanager
     def random_numbers(self, device: torch.device) -> Iterator[None]:
-        """What model, loss and augmentation draw in this step comes from the run's key.
+        """Seed the random numbers of model, loss and augmentation in this step from the run's key.
 
-        With a seed that somebody knows, the numbers that a unit gets tell its place in the batch, and so who is before it.
+        With a known seed, a unit's random numbers would reveal its position in the batch, and so who precedes it.
         """
         purpose = b"discreet: draws of model and loss" + self._state.number.to_bytes(8, "big")
         seed = hmac.digest(self._state.key, purpose, "sha256")

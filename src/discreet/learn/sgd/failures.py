@@ -1,9 +1,8 @@
-"""What fails while private rows are computed tells where, and nothing of the rows.
+"""Errors while private rows are computed name the place of the error, and nothing of the rows.
 
-torch's messages, a loss's and a Dataset's name values: "could not convert string to float: 'Ann'". A message travels, to a
-terminal, a job's log or a tracker, where no noise covers it. So the error that leaves a run names the kind of the error and the
-line of code. Its own words go to the logger `discreet.learn.private`, which writes nowhere until the owner of the data gives
-it a handler.
+Messages of torch, a loss or a Dataset contain values: "could not convert string to float: 'Ann'". A message reaches terminals,
+job logs and trackers without noise. So the error that leaves a run names its kind and the line of code. The original message
+goes to the logger `discreet.learn.private`, which writes nowhere until the owner of the data gives it a handler.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _THEIRS = str(Path(torch.__file__).parent)
 
 @contextmanager
 def without_values() -> Iterator[None]:
-    """Errors from inside leave as `RunFailed`, without their message; ours, which show no private value, as they are."""
+    """Convert errors from inside to `RunFailed`, without their message; ours, which show no private value, pass unchanged."""
     try:
         yield
     except DiscreetError:
@@ -48,7 +47,7 @@ def without_values() -> Iterator[None]:
 
 @contextmanager
 def charged(state: State, source: str) -> Iterator[None]:
-    """What fails from now on has been paid for, and says so."""
+    """Errors from now on say that the run was charged."""
     try:
         yield
     except Exception as error:

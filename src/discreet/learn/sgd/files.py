@@ -19,7 +19,7 @@ MODEL, DOCUMENT = "model.safetensors", "release.json"
 
 
 def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> Release[nn.Module]:
-    """Write both, weights from `state`; the document comes last, so no model lies there without its claim on the way.
+    """Write both, weights from `state`; the document comes last, so that it never describes weights not yet written.
 
     What comes back is the release as it was written: it knows the hash of the weights.
     """

@@ -1,7 +1,7 @@
-"""Private sums in fixed point, that is of whole numbers, for claims that must survive floating point.
+"""Private sums in fixed point (whole numbers), for claims that hold despite floating-point rounding.
 
-Every unit's clipped gradient is computed and rounded to a grid by itself (`noise/vectors.py`), and what is released is a
-function of whole numbers alone. It costs a backward for each unit.
+Every unit's clipped gradient is computed and rounded to a grid separately (`noise/vectors.py`), and the release is a function
+of whole numbers alone. It costs one backward pass per unit.
 """
 
 from __future__ import annotations

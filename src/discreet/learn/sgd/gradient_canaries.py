@@ -1,10 +1,10 @@
 """Gradient canaries beside a real training: one run, as many trials as there are canaries.
 
-A canary is a row whose gradient is as long as clipping allows and lies in one parameter of its own, added to the model.
-A fair coin decides whether the canary is among the rows. That parameter has noise like all others, so what an observer of the
-updates learns about the canary is what the claim is about, while the model learns its task from the other rows. Under the
-claim (independent noise on each parameter, rows drawn independently) canaries are independent, so each is a trial by itself.
-Without that assumption, score them as one run (`together`): this bounds epsilon whatever ran.
+A canary is a row whose gradient has the full clip norm in one parameter of its own, which is added to the model. A fair coin
+decides whether the canary is among the rows. Its parameter gets noise like all others, so an observer of the updates learns as
+much about the canary as the claim allows, while the model learns its task from the other rows. Under the claim (independent
+noise on each parameter, rows drawn independently) canaries are independent trials. Without that assumption, score them as one
+run (`together`): this bounds epsilon whatever ran.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from discreet.learn.sgd.run import Run
 
 Floats = NDArray[np.float64]
 SEEDS = (*range(100), 123, 1234, 12345, 1337, 2020, 2021, 2022, 2023, 2024, 2025, 2026)  # that people set
-LEFT = 0.1  # noise assumed where it is known, for rounding and what else a step may hold
+LEFT = 0.1  # noise assumed after known noise was subtracted, for rounding and other residues
 
 
 class Marked(nn.Module):
@@ -45,7 +45,7 @@ class Marked(nn.Module):
 
 @dataclass
 class GradientCanaries:
-    """What to train instead: `model`, `data` and `loss` with canaries; then `evidence` or `verdict`."""
+    """`model`, `data` and `loss` with canaries, to train instead of the originals; then `evidence` or `verdict`."""
 
     model: Marked
     data: tuple[Tensor, ...]
@@ -77,7 +77,7 @@ class GradientCanaries:
     def evidence(
         self, *, rate: float, noise_multiplier: float, step: float, unit: Unit | None = None, together: bool = False
     ) -> Evidence:
-        """What the updates tell of each canary: log-likelihood ratios, after noise that can be known was taken away.
+        """Evidence from the updates: each canary's log-likelihood ratio, after noise that can be known was subtracted.
 
         `step` is what one clipped row adds to an update: clip norm / divisor. `together` makes it one run of many canaries,
         instead of trials that the claim makes independent.
@@ -107,7 +107,7 @@ class GradientCanaries:
         )
 
     def verdict(self, run: Run, *, confidence: float = 0.95) -> Verdict:
-        """What the canaries say of the claim of this run; `refuted` is wrong with probability at most 1 - confidence."""
+        """The verdict on this run's claim; `refuted` is wrong with probability at most 1 - confidence."""
         return judged(run.plan.claim(), self.of(run), confidence=confidence)
 
 
@@ -154,7 +154,7 @@ def judged(claim: Claim, evidence: Evidence, *, confidence: float) -> Verdict:
 
 
 def likelihood(moved: NDArray[np.floating[Any]], noise: float, rate: float) -> Floats:
-    """How much likelier each canary's updates are if it takes part at this rate than if it is not there."""
+    """The log-likelihood ratio of each canary's updates: taking part at this rate against being absent."""
     far = (moved.astype(np.float64) - 0.5) / noise**2
     return np.logaddexp(np.log1p(-rate), np.log(rate) + far).sum(0) if rate < 1 else far.sum(0)
 
@@ -164,9 +164,8 @@ def without_known_noise(
 ) -> tuple[Any, float]:
     """The updates less the noise that an observer can know, and the noise that is then left.
 
-    Noise that repeats in every step shows as steps that are the same for most canaries. Noise of torch's generator under a
-    common seed shows as updates that this seed gives, for all parameters in their order. Which canaries are inside plays no
-    part in this, so scores stay fair.
+    Noise that repeats in every step gives steps that are equal for most canaries. Noise from torch's generator under a common
+    seed can be reproduced for all parameters in their order. Neither test uses which canaries are inside, so scores stay fair.
     """
     if len(moved) > 1 and _same(moved[0], moved[1], noise):
         return moved - moved.min(0), LEFT

@@ -1,8 +1,8 @@
-"""Gradients of units each from its own rows alone: what another unit does cannot reach them, whatever the model does.
+"""Gradients of each unit from its own rows alone, so that no unit can influence another's, whatever the model does.
 
-Under vmap one run of the model's code stands for all units, and every operation treats them apart; code that chooses by value
-fails there. Such a model, and one whose code brings rules for vmap of its own, is run for one unit after another. Parameters
-and buffers are copies: what a forward does to them is seen by nobody else, and is forgotten. So is what it leaves in Python.
+Under vmap one run of the model's code serves all units, and every operation treats them separately; code that branches on
+values fails there. Such a model, and one with vmap rules of its own, is run for one unit after another. Parameters and buffers
+are copies, so changes by a forward affect no other unit and are discarded; so are changes to Python objects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Own(Record):
 
 
 class Alone(Engine):
-    """For losses that somebody else computes, of one unit at a time: an ordinary backward."""
+    """For losses of one unit at a time that are computed elsewhere: an ordinary backward."""
 
     @contextmanager
     def recording(self, examples: int) -> Iterator[Tape]:
@@ -69,11 +69,10 @@ class Alone(Engine):
 
 
 class Unchanged:
-    """Parameters and buffers themselves must be, bit for bit, what they were: another name for one of them may be in the code.
+    """Checks that parameters and buffers are bit for bit unchanged, since the code may reach them by another name.
 
-    That is asked of the tensors as they are at the end, whose memory may be another by then (`p.data = …`, `set_`,
-    `swap_tensors`), and of what decides whether they are trained. What was changed is put back, and refused where it would
-    hold something of private rows, which no noise covers.
+    The check covers the tensors at the end, whose memory may have been replaced (`p.data = …`, `set_`, `swap_tensors`), and
+    whether they are trained. Changes are undone, and refused where they would depend on private rows without noise.
     """
 
     def __init__(self, model: nn.Module, *, refuse: bool = True) -> None:
@@ -114,7 +113,7 @@ class Isolated:
         self.tried = self.way  # what is published: the way at the beginning
 
     def _see(self, watch: Watch) -> Watch:
-        """Whether vmap may be used, asked before every step, since rules can be registered at any time."""
+        """Decide whether vmap may be used; called before every step, since rules can be registered at any time."""
         rules = vmap_rules()
         if rules or watch.serial:
             self.why = watch.serial or f"operations with rules for vmap of their own are loaded: {rules[0]}"
@@ -157,7 +156,7 @@ class Isolated:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """While somebody else computes one unit's losses: nothing that others would see may be changed."""
+        """A context in which one unit's losses are computed elsewhere; changes that other units could see are refused."""
         watch = Watch(self.engine.model, self._code)
         with Unchanged(self.engine.model):
             yield
@@ -194,8 +193,8 @@ class Isolated:
         try:
             with self._unseen(), _no_custom_rules(), hidden() as peeked:
                 gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(held, batch, weight)
-        except Exception as error:  # whatever a stranger's code makes of vmap
-            self.why = f"it cannot be vectorised: {type(error).__name__}"  # what it says may be about private rows
+        except Exception as error:  # whatever a user's code raises under vmap
+            self.why = f"it cannot be vectorised: {type(error).__name__}"  # its message may hold private values
             return None
         if peeked:
             self.why = f"its code looks behind vmap ({peeked[0]})"
@@ -219,7 +218,7 @@ class Isolated:
 
     @contextmanager
     def on_copies(self) -> Iterator[None]:
-        """While this is open the model has copies of its parameters and buffers; that parameters are changed is refused."""
+        """A context in which the model has copies of its parameters and buffers; a change of parameters is refused."""
         held = {name: copy.requires_grad_() for name, copy in self._copies().items()}
         fixed = self._copies(trained=False)
         with self._with({**held, **fixed}):
@@ -248,7 +247,7 @@ class Isolated:
 
     @contextmanager
     def _unseen(self) -> Iterator[None]:
-        """What the code leaves in Python is put back, and torch takes the ways that vmap can follow."""
+        """Undo changes to Python objects, and disable torch's fast paths that vmap cannot follow."""
         watch = self._watch or Watch(self.engine.model, self._code)
         cpu = self.engine.parameters[0].device.type == "cpu" and self.way == "vmap"
         with ExitStack() as stack:
@@ -261,7 +260,7 @@ class Isolated:
 
 
 def refuse(watch: Watch, after: bool = False) -> None:
-    """Where units follow each other, nothing may be left that cannot be put back."""
+    """Where units run one after another, refuse state that cannot be restored between them."""
     if not after and (active := beside(contexts=False)) is not None:
         raise InvalidValue(
             f"While rows are computed, {active} is active, which could keep something of one unit for another. Leave that "
@@ -286,7 +285,7 @@ def _form(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _beside(tensors: Iterable[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
-    """The memory of which tensors are a part, where there is more of it than theirs, and a copy of it."""
+    """The storages that are larger than the tensors in them, each with a copy."""
     larger = {}
     for tensor in tensors:
         stored = tensor.untyped_storage()
@@ -318,7 +317,7 @@ def _same_bits(value: Tensor, other: Tensor) -> bool:
 
 @contextmanager
 def _no_custom_rules() -> Iterator[None]:
-    """A custom autograd function with a vmap of its own would be given all units at once: it is not run so."""
+    """Refuse custom autograd functions with a vmap rule of their own, which would see all units at once."""
     from torch._C._functorch import TransformType
     from torch._functorch.autograd_function import custom_function_call
 

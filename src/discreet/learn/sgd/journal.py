@@ -1,10 +1,10 @@
 """The journal of a run: one line for every noisy sum, on disk before anyone can see the sum.
 
-A run that was killed takes the steps after its last checkpoint again, with the same key and so with the same noise. That tells
-nothing new if their sums are the same too, bit for bit, and takes the noise away if they are not. The journal decides which: a
-line holds a keyed hash of the noisy sum that a step released under a key. A sum is admitted if no line speaks of its step, and
-a line is then written; or if the line has the same hash. So no two different sums are ever released with the same noise by
-runs that share the file, be it one after the other or at the same time. docs/theory/learn-resume.md has the proof.
+An interrupted run repeats the steps after its last checkpoint with the same key, and so with the same noise. This reveals
+nothing new if their sums are equal bit for bit, and cancels the noise if they are not. The journal decides which: a line holds
+a keyed hash of the noisy sum that a step released under a key. A sum is admitted if its step has no line, which is then
+written, or if its line has the same hash. So runs that share the file, one after another or concurrently, never release two
+different sums with the same noise. docs/theory/learn-resume.md has the proof.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from discreet.noise.ciphers import mac
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: one process at a time is then up to its user
+except ImportError:  # no such locks on this system: the user must run one process at a time
     fcntl = None  # type: ignore[assignment]
 
 BEGIN = "begin"
@@ -48,11 +48,11 @@ class Journal:
         self._read = 0  # how far the file has been read
 
     def begin(self, key: bytes) -> None:
-        """Say that lines about this key are kept here from now on, none being left out."""
+        """Record that from now on this file has a line for every step under this key."""
         self.admit(key, BEGIN, "")
 
     def admit(self, key: bytes, step: int | str, tag: str) -> bool:
-        """Whether this step's noisy sum may be seen; if so there is a line about it, and the disk has it."""
+        """Whether this step's noisy sum may be released; if so, its line is on the disk when this returns."""
         name = (_mark(key), str(step))
         with self._locked() as file:
             self._catch_up(file)
@@ -65,9 +65,9 @@ class Journal:
         return True
 
     def released(self, key: bytes, least: int = 0) -> int | None:
-        """The number of the step after the last one released under this key; None where the file cannot tell.
+        """The number of the step after the last one released under this key; None where it is unknown.
 
-        It cannot tell where it has fewer lines about the key than `least`: lines are never removed, so it was cut back.
+        It is unknown where the file has fewer lines about the key than `least`: lines are never removed, so it was truncated.
         """
         if not self.path.is_file():
             return None
@@ -85,7 +85,7 @@ class Journal:
         return [step for mark, step in self._known if mark == _mark(key)]
 
     def take_over(self, other: Journal) -> None:
-        """Take over what another file says, for a checkpoint that is written to a second place."""
+        """Copy the lines of another file, for a checkpoint that is written to a second place."""
         with other._locked() as theirs:
             other._catch_up(theirs)
         with self._locked() as file:
@@ -105,7 +105,7 @@ class Journal:
             yield file
 
     def _catch_up(self, file: IO[bytes]) -> None:
-        """Read what was written since, and cut off half a line: its sum was never seen."""
+        """Read the lines written since, and cut off an incomplete last one: its sum was never released."""
         if os.fstat(file.fileno()).st_size < self._read:  # cut back, or another file in its place: what was read still holds
             self._read = 0
         file.seek(self._read)
@@ -126,8 +126,8 @@ def beside(checkpoint: Path) -> Path:
 def fingerprint(key: bytes, step: int, noisy: Tensor, more: Any = None) -> str:
     """A keyed hash of a noisy sum, every bit of it, and of what else the step releases.
 
-    GMAC: a polynomial over GF(2^128) at a secret point, under a key that nothing else uses. Two different sums of n numbers
-    have the same one with probability at most (n/4 + 4)/2^128, whatever they are, as long as they do not depend on the key.
+    GMAC: a polynomial over GF(2^128) at a secret point, under a key that nothing else uses. Any two different sums of n numbers
+    that do not depend on the key collide with probability at most (n/4 + 4)/2^128.
     """
     own = hmac.digest(key, b"discreet journal", "sha256")
     numbers = noisy.detach().cpu().contiguous().view(torch.uint8).numpy()
@@ -141,5 +141,5 @@ def together(tags: list[str]) -> str:
 
 
 def _mark(key: bytes) -> str:
-    """A name for the key that does not tell it."""
+    """A name for the key that does not reveal it."""
     return hmac.digest(key, b"discreet journal: name of the key", "sha256").hex()[:32]

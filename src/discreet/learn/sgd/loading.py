@@ -1,11 +1,11 @@
 """Rows by a DataLoader's workers and collate function, in the order that the run draws.
 
-Of a `torch.utils.data.DataLoader` a run takes what says how rows are read: the data set, collate_fn, workers, prefetching,
-pinned memory. What says which rows come when (batch size, shuffling, dropping the last batch) is the run's own: it draws units
-at random, as its claim has it. The draws of later steps are known beforehand, so workers read ahead of them.
+A run takes from a `torch.utils.data.DataLoader` how rows are read: the data set, collate_fn, workers, prefetching and pinned
+memory. Which rows form a batch (batch size, shuffling, dropping the last batch) is decided by the run, which samples units as
+its claim states. The draws of later steps are known beforehand, so workers read ahead.
 
-A collate function is given the rows of one unit and no others. What it makes of them, padding included, is then a function of
-that unit alone; units whose tensors came out equal in shape are computed together.
+A collate function gets the rows of one unit at a time, so its result, padding included, is a function of that unit alone; units
+whose tensors have equal shapes are computed together.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Loading:
 
 
 def of(data: Any) -> tuple[Any, Loading]:
-    """The data set inside a DataLoader and how it is read; anything else as it is."""
+    """The data set inside a DataLoader and how it is read; other data unchanged."""
     if not isinstance(data, DataLoader):
         return data, Loading()
     if isinstance(data.dataset, IterableDataset):
@@ -77,7 +77,7 @@ def of(data: Any) -> tuple[Any, Loading]:
 
 
 class Forgetful:
-    """A collate function: what it keeps of one unit is put back before the next, and every unit draws from its own seed."""
+    """Wraps a collate function: its state is restored after each unit, and every unit draws from its own seed."""
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self._collate, self._watch = collate, Watch(nn.Module(), [collate])
@@ -118,7 +118,7 @@ class Reader(Dataset[list[Part]]):
 
 
 def rows(data: Any, chosen: Iterable[Any]) -> list[Any]:
-    """These rows, each asked for by itself: what reads several at once would see which others are in the batch."""
+    """These rows, read one at a time: a data set that reads several at once would see which others are in the batch."""
     many = getattr(data, "__getitems__", None)
     return [data[int(row)] if many is None else next(iter(many([int(row)]))) for row in chosen]
 
@@ -129,9 +129,9 @@ def stacked(data: Any, chosen: Iterable[Any]) -> Any:
 
 
 def plain(batch: Any) -> Any:
-    """The same with plain tensors: a subclass has code of its own, which would see the rows of all units once they are joined.
+    """The batch with plain tensors: the code of a tensor subclass would see the rows of all units once they are joined.
 
-    Nor do they keep anything that a trace of made-up rows does not show: attributes, gradients, names, another order in memory.
+    They also lose what a trace of made-up rows does not show: attributes, gradients, names, another memory format.
     """
     return pytree.tree_map(lambda leaf: _plain_tensor(leaf) if isinstance(leaf, Tensor) else leaf, batch)
 
@@ -148,7 +148,7 @@ def _plain_tensor(leaf: Tensor) -> Tensor:
 
 
 def strided(leaf: Tensor) -> Tensor:
-    """Without what a subclass adds; refused where it is more than numbers in memory."""
+    """The tensor without its subclass; refused where it is not a strided tensor in memory."""
     with torch._C.DisableTorchFunctionSubclass():
         if leaf.layout is not torch.strided or leaf.is_nested or is_traceable_wrapper_subclass(leaf) or not _has_memory(leaf):
             raise InvalidValue(
@@ -166,7 +166,7 @@ def _has_memory(leaf: Tensor) -> bool:
 
 
 def signature(batch: Any, count: int) -> Any:
-    """How a unit's rows came out: structure, types and shapes, which must be those of `count` rows."""
+    """The structure, types and shapes of a unit's rows, which must be those of `count` rows."""
     leaves, structure = pytree.tree_flatten(batch)
     wrong = [leaf for leaf in leaves if not isinstance(leaf, Tensor) or leaf.ndim == 0 or leaf.shape[0] != count]
     if wrong or not leaves:
@@ -178,14 +178,14 @@ def signature(batch: Any, count: int) -> Any:
 
 
 def _joined(group: list[tuple[int, Any]]) -> Part:
-    """Units that came out alike, one behind the other."""
+    """Concatenate units with equal signatures."""
     structure = pytree.tree_structure(group[0][1])
     columns = zip(*(pytree.tree_leaves(batch) for _, batch in group), strict=True)
     return np.array([place for place, _ in group]), pytree.tree_unflatten([torch.cat(leaves) for leaves in columns], structure)
 
 
 class Feed:
-    """The pieces of a run in their order, from the step it was made for on; other processes read ahead where there are any."""
+    """The pieces of a run in order, from a given step on, read ahead by worker processes if there are any."""
 
     def __init__(self, data: Any, loading: Loading, pieces: Iterator[tuple[int, Ints]]) -> None:
         reader = Reader(data, loading.collate)
@@ -218,5 +218,5 @@ def _as_is(parts: Any) -> Any:
 
 
 def seed(key: bytes, step: int, number: int) -> int:
-    """For what a data set draws at random when it reads piece `number` of a step: the same when the step is repeated."""
+    """The seed with which a data set reads piece `number` of a step: the same when the step is repeated."""
     return int.from_bytes(hmac.digest(key, b"discreet: rows %d %d" % (step, number), "sha256")[:7], "big")

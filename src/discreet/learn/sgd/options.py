@@ -1,4 +1,4 @@
-"""What `train` is given beside the plan: frozen values, each of which holds what belongs together."""
+"""The arguments of `train` beside the plan, grouped into frozen values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StudentNoise:
         return math.sqrt(self.degrees / (self.degrees - 2))
 
     def event(self, noise_multiplier: float, word: Word | None) -> Event:
-        """What one step costs those in it; `word` holds the sizes of a code word's numbers, and how many there are of each."""
+        """The event of one step for its participants; `word` holds the sizes of a code word's numbers and their counts."""
         degrees = float(self.degrees)
         if word is None:
             return student.as_gaussian(StudentT(noise_multiplier, degrees, (1.0,), (1,)))
@@ -65,7 +65,7 @@ class StudentNoise:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file that a run writes every so many steps, and goes on from where it exists.
+    """A file that a run writes every so many steps, and from which it resumes if it exists.
 
     Steps after the last checkpoint are taken again and must come out the same. Where they do not, `resume="exact"` stops the
     run; `resume="pay"` takes them with fresh noise, which is paid for.
@@ -98,7 +98,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Performance:
-    """What changes time and memory, and no result.
+    """Settings that change time and memory, and no result.
 
     `microbatch` bounds the units that are computed at once. `path` demands one of two ways to compute gradients: "fast" (all
     examples at once; refused where their independence is not proven) or "isolated" (each unit by itself). With
@@ -118,7 +118,7 @@ class Performance:
 
 @dataclass(frozen=True)
 class Postprocess:
-    """What is done to the noisy gradient and the weights in every step; it costs no privacy.
+    """Post-processing of the noisy gradient and the weights in every step, at no privacy cost.
 
     `gradient` may change the noisy gradient in place (`discreet.learn.shrink`, say); `radius` keeps the weights in a ball.
     """

@@ -1,4 +1,4 @@
-"""Which way a step is computed: all examples at once where they are proven to be independent, each unit alone otherwise."""
+"""The path of a step: all examples at once where they are proven to be independent, each unit alone otherwise."""
 
 from __future__ import annotations
 
@@ -38,19 +38,21 @@ log = logging.getLogger("discreet")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the examples of a batch are independent, for one model, loss and shape of rows, and why not."""
+    """Whether the examples of a batch are proven independent, for one model, loss and shape of rows, and the reason if not."""
 
     proven: bool
     why: str
     graph: str = ""  # hash of the operations that were checked
     operations: int = 0
-    computed: frozenset[tuple[int, str]] = frozenset()  # what a forward computes from parameters, as weight_norm does
+    computed: frozenset[tuple[int, str]] = (
+        frozenset()
+    )  # attributes that a forward computes from parameters, as weight_norm does
     program: Program | None = field(default=None, compare=False)  # what runs: the operations that were proven
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A verdict about rows of one form and about the code as it was, and the program that runs in the place of the code."""
+    """A verdict for one form of rows and one state of the code, and the program that runs instead of the code."""
 
     form: Hashable
     layers: Any  # of the engine: in the place of which modules something of ours runs
@@ -63,13 +65,13 @@ class Proof:
 
 
 class Path:
-    """What was proven so far, and whether it still holds of what runs now."""
+    """The proofs so far, and whether they still apply."""
 
     def __init__(
         self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], demanded: str | None,
         *, engine: Engine | None = None, backward: bool = True, varied: bool = False,
     ) -> None:  # fmt: skip
-        """`varied`: rows have shapes of their own, so that whatever is true of the first one's is private too."""
+        """`varied`: rows differ in shape, so facts about the first row's shape are private too."""
         self._varied, self._engine = varied, engine
         self._model, self._losses, self._code, self._backward = model, losses, list(code), backward
         self.asked = None if demanded is None else check.word("path", demanded, PATHS)
@@ -78,12 +80,12 @@ class Path:
         self.verdicts: list[Verdict] = []
 
     def fast(self, batch: Any) -> bool:
-        """Whether a batch like this may be computed at once. What was not asked before is traced now, on no values at all."""
+        """Whether such a batch may be computed at once. A new form of rows is traced now, without values."""
         if self.asked == "isolated":
             return False
         verdict = self.verdict(batch)
         if not verdict.proven and self.asked == "fast":
-            first = verdict == self.verdicts[0]  # what is said later might tell the shape of a private row
+            first = verdict == self.verdicts[0]  # later messages might reveal the shape of a private row
             raise InvalidValue(f"path='fast' was asked for, but {_sentence(verdict) if first else LATER}")
         return verdict.proven and (self._varied or self.verdicts[0].proven)  # the claim assumes what the first leaves to trust
 
@@ -99,7 +101,7 @@ class Path:
         return self._last.verdict
 
     def program(self, batch: Any) -> Callable[[Any], Any] | None:
-        """What runs in the place of model and loss for rows of this shape; None where nothing was proven of them yet."""
+        """The program that replaces model and loss for rows of this shape; None where there is no proof yet."""
         shapes = _shapes(batch)
         known = (proof for proof in (self._last, *reversed(self._proofs)) if proof is not None)
         proof = next((proof for proof in known if proof.form[:2] == shapes), None)  # type: ignore[index]
@@ -118,7 +120,7 @@ class Path:
             if (strange := replaced()) is not None:
                 why = f"{strange} is another function than the one that was installed"
                 return Proof(form, layers, watch, Verdict(False, why), None)
-            if verdict.program is None or not verdict.program.constants:  # tensors that it holds may be another model's
+            if verdict.program is None or not verdict.program.constants:  # its constants may belong to another model
                 if len(_known) >= MOST:
                     _known.pop(next(iter(_known)))
                 _known[key] = (verdict, watch.held)
@@ -160,7 +162,7 @@ class Path:
         return self._proven(recorder.program, watcher, watch, batch)
 
     def _proven(self, program: Program | None, watcher: Watcher, watch: Watch, batch: Any) -> Verdict:
-        """What runs is the program, so the program is what the rules are applied to; it must be the same operations."""
+        """Apply the rules to the program, since that is what runs; it must have the same operations."""
         assert program is not None
         with put_back(self._model, self._code), eagerly():
             try:
@@ -195,7 +197,7 @@ class Path:
 
     @property
     def first(self) -> str:
-        """The path at the beginning. What is published is about it alone: later shapes may be private."""
+        """The path at the beginning, the only one that is published: later shapes may be private."""
         return "fast" if self.asked != "isolated" and self.verdicts and self.verdicts[0].proven else "isolated"
 
     def sentence(self) -> str:
@@ -203,13 +205,13 @@ class Path:
         return _sentence(self._last.verdict)
 
     def trusted(self, own_loop: bool = False) -> tuple[str, ...]:
-        """What the claim has to assume."""
+        """The assumptions of the claim."""
         how = (PROVEN, ALONE) if self.first == "fast" or self._private else (ALONE,)
         return (*how, OUTSIDE, READING, *((LOOP,) if own_loop else ()))
 
     @property
     def _private(self) -> bool:
-        """Whether even the first path is a fact about a private row: its shape decided it."""
+        """Whether even the first path is private, since a row's shape decided it."""
         return self._varied and self.asked is None
 
     def facts(self, isolated: Isolated) -> dict[str, Any]:
@@ -260,12 +262,12 @@ LOOP = (
 
 
 def code_of(loss: Any) -> list[Any]:
-    """What else than the model's code runs in a step."""
+    """The code beside the model's that runs in a step."""
     return [loss.losses if isinstance(loss, OfBatch) else loss]
 
 
 class Apart:
-    """An augmentation by which no unit reaches another: proven to treat every row by itself, or called unit by unit."""
+    """An augmentation that cannot mix units: proven to treat every row independently, or called unit by unit."""
 
     def __init__(self, augment: Callable[[Any], Any], rows: int) -> None:
         self._augment, self._rows = augment, rows
@@ -286,7 +288,7 @@ class Apart:
         return pytree.tree_map(lambda *units: torch.cat(units), *parts)
 
     def _as_many(self, unit: Any) -> Any:
-        """A unit with more rows or fewer would move the rows of the units behind it, and give them others' targets."""
+        """Refuse a unit whose number of rows changed: it would shift the rows of later units to other targets."""
         leaves = pytree.tree_leaves(unit)
         if not leaves or any(not isinstance(leaf, Tensor) or not leaf.ndim or len(leaf) != self._rows for leaf in leaves):
             raise InvalidValue(
@@ -297,7 +299,7 @@ class Apart:
 
 
 def several(batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
-    """A batch of one example beside a copy that counts for nothing: what is proven is proven of two examples and more."""
+    """Pad a batch of one example with a copy of weight 0, since proofs are for two examples or more."""
     leaf = pytree.tree_leaves(batch)[0]
     if leaf.shape[0] != 1:
         return batch, weight
@@ -314,7 +316,7 @@ def _sentence(verdict: Verdict) -> str:
 
 
 class Marked:
-    """The losses, for a trace: what stands for a parameter there has its attributes, and may not be given others."""
+    """The losses, for a trace: tensors that stand for parameters have their attributes, which must not change."""
 
     def __init__(self, model: nn.Module, losses: Callable[[Any], Any]) -> None:
         self._model, self._losses = model, losses
@@ -350,7 +352,7 @@ def _state(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def _public(tensor: Tensor) -> bool:
-    """Whether a tensor of a trace is a function of parameters and constants."""
+    """Whether a tensor of a trace is a function of parameters and constants alone."""
     value = getattr(tensor, "_discreet_value", None)
     return value is not None and value.kind == "public" and not value.cell.blank
 

@@ -1,7 +1,7 @@
-"""What a run pays: its plan before the first draw, and the rounds that it takes again. Nothing is ever given back.
+"""The charges of a run: its plan before the first draw, and the rounds that it repeats. Nothing is ever refunded.
 
-Each charge starts as soon as it is made, so that it cannot be cancelled, and is settled when the run has ended, by whichever
-process ends it: a run that was killed goes on in another one, which knows the charges by their ids.
+Each charge starts as soon as it is made, so that it cannot be cancelled, and is settled when the run has ended, in whichever
+process that happens: an interrupted run resumes in another one, which knows the charges by their ids.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Payments:
         return (charge.id,)
 
     def _pair(self, plan: Plan, event: Event) -> tuple[float, float]:
-        """The (epsilon, delta) to charge repeated rounds as, where they do not fit otherwise: at the plan's delta, or at what
-        is left for pairs, of which the first charge may have taken most.
+        """The (epsilon, delta) as which repeated rounds are charged if they do not fit otherwise: at the plan's delta, or at
+        the delta left for pairs, most of which the first charge may have used.
         """
         balance = self.ledger.balance(self.source, self.account)
         failure_left = min(part.left.failure for part in (balance, balance.whole) if part is not None) / FINEST

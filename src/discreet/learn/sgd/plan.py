@@ -1,4 +1,4 @@
-"""The plan of a run, fixed before a row is read, and how far the run is; a checkpoint keeps both beside model and optimizer."""
+"""The plan of a run, fixed before a row is read, and the run's state; a checkpoint stores both with model and optimizer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEWEST, MOST = 0.1, 1e6  # how often a unit may be expected to take part
 
 
 class Sampler(Protocol):
-    """Draws the units of a step and names the event that all steps make."""
+    """Draws the units of a step and states the event of all steps."""
 
     @property
     def rate(self) -> float: ...
@@ -53,23 +53,23 @@ class Plan:
         return (self.epsilon() if self.target is None else self.target), self.delta
 
     def event(self, steps: int | None = None) -> Event:
-        """What ran when so many steps have been taken (all of them unless told)."""
+        """The event of so many steps, by default of all."""
         return self.of_rounds(self.sampler.rounds(0, self.steps if steps is None else steps))
 
     def of_rounds(self, rounds: int) -> Event:
-        """What ran when so many rounds of the sampler have been taken; steps taken again with fresh noise are among them."""
+        """The event of so many rounds of the sampler, including steps repeated with fresh noise."""
         parts: list[Event] = [] if self.count_scale is None else [events.DiscreteLaplace(self.count_scale)]
         if rounds:
             parts.append(self.again(rounds))
         return events.Zero() if not parts else parts[0] if len(parts) == 1 else events.Sequence(parts)
 
     def again(self, rounds: int) -> Event:
-        """So many rounds by themselves: what has to be paid beside the plan where steps are taken again."""
+        """The event of so many rounds alone, which is charged in addition to the plan where steps are repeated."""
         sampled = self.sampler.repeated(self.noise(), rounds)
         return replaced(sampled) if self.unit.relation == "replace" else sampled
 
     def noise(self) -> Event:
-        """What one step costs those in it."""
+        """The event of one step for its participants."""
         if self.student is None:
             return events.Gaussian(self.noise_multiplier)
         return self.student.event(self.noise_multiplier, self.word)
@@ -96,7 +96,7 @@ class Plan:
         return [[0, 0.0], *([step, self.epsilon(step)] for step in steps), *last]
 
     def document(self) -> dict[str, Any]:
-        """What a checkpoint must agree with to be continued."""
+        """The values that a checkpoint must match to be resumed."""
         document = {"claim": replace(self, trusted=()).claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
         return document if self.student is None else {**document, "degrees": self.student.degrees}
 
@@ -138,7 +138,7 @@ def planned(
         )  # fmt: skip
 
     def near() -> float | None:
-        """Numbers of a word are many and small, so that together they cost about what their Fisher information says."""
+        """A first guess of the noise by Fisher information: a word's numbers are many and small, so its cost is near it."""
         if student is None or word is None or epsilon is None:
             return None
         gaussian = calibrate(lambda noise: replace(plan(noise), student=None).event(), epsilon, delta)
@@ -151,7 +151,7 @@ def planned(
 
 @dataclass
 class State:
-    """The numbers of a run that change while it goes on.
+    """The changing numbers of a run.
 
     A run has one key at a time, which draws batches and noise from step `start` on (see resume.py). Until a run is paid for it
     has no key.

@@ -1,14 +1,14 @@
-"""What may be done to noisy gradients and weights for nothing: post-processing, which keeps every claim.
+"""Post-processing of noisy gradients and weights, which keeps every claim at no cost.
 
-`Average` follows the weights; `shrink` and `encode` are given to `train` as `Postprocess(gradient=…)` and see only the noisy
-gradient, its public noise and no row. They are the denoising of Nasr, Shokri & Houmansadr 2020: lower the weight of a gradient
-that noise dominates, and write its values with few letters. Their code before the noise is `Encoded` (clipping.py).
+`Average` averages the weights; `shrink` and `encode` are passed to `train` as `Postprocess(gradient=…)` and see only the noisy
+gradient and its public noise, and no row. They are the denoising of Nasr, Shokri & Houmansadr 2020: reduce the weight of
+gradients that noise dominates, and quantise their values. Their encoding before the noise is `Encoded` (clipping.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -90,16 +90,5 @@ def encode(levels: int) -> After:
             size = gradient.square().mean().sqrt().clamp_min(1e-30)
             places = torch.bucketize(gradient / size, between.to(gradient.device))
             gradient.copy_(letters.to(gradient.device)[places] * size)
-
-    return after
-
-
-def in_turn(steps: Iterable[After]) -> After:
-    """Several, one after another."""
-    chain = tuple(steps)
-
-    def after(gradients: list[Tensor], noise: float) -> None:
-        for step in chain:
-            step(gradients, noise)
 
     return after

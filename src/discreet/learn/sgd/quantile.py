@@ -19,7 +19,7 @@ FASTEST = 5.0  # the norm changes by at most this factor in one step, however la
 
 
 def joint(noise_multiplier: float, count_noise: float) -> events.Gaussian:
-    """What one step costs that releases a clipped sum and a count of the units that were not clipped.
+    """The event of one step that releases a clipped sum and a count of the units that were not clipped.
 
     Of each unit u the step adds g_u, |g_u| <= C, to the sum, with noise of standard deviation noise_multiplier x C on every
     number, and b_u - 1/2 to the count, b_u = 1 if u was not clipped and 0 if it was, with noise of standard deviation
@@ -106,7 +106,7 @@ class Quantile:
         return float(self._count)
 
     def restart(self) -> None:
-        """Count anew: the step at hand was not taken."""
+        """Reset the count: the current step was not taken."""
         self._count = 0.0
 
     def update(self, noise: float, *, batch: float, counted: float) -> None:

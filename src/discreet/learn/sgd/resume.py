@@ -1,8 +1,8 @@
-"""Going on after an interruption: no noise serves two sums, and whatever is released twice is paid for twice.
+"""Resuming after an interruption: no noise is used for two sums, and whatever is released twice is charged twice.
 
-A run has one key at a time, which draws the batches and the noise of the steps from `start` on. Where a step that was released
-before comes out otherwise, the key is given up: the rounds released under it stay spent, a fresh key begins at this step, and
-the rounds that the plan does not hold are charged before anything is drawn. docs/theory/learn-resume.md has the accounting.
+A run has one key at a time, which draws the batches and the noise of the steps from `start` on. Where a released step differs
+when it is repeated, the key is abandoned: the rounds released under it stay spent, a fresh key begins at this step, and rounds
+beyond the plan are charged before anything is drawn. docs/theory/learn-resume.md has the accounting.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from discreet.noise.source import open_source
 
 
 class Recovery:
-    """Decides whether a noisy sum may be seen, and gives up a key whose noise was seen with another sum."""
+    """Decides whether a noisy sum may be released, and abandons a key whose noise was released with another sum."""
 
     def __init__(
         self, state: State, clipping: Clipping, group: Alone, payments: Payments, checkpoint: Checkpoint | None
@@ -57,9 +57,9 @@ class Recovery:
             )
 
     def admit(self, buffer: Tensor) -> bool:
-        """Whether the noisy sum in the buffer may be seen: it is new, or the one that this step released before.
+        """Whether the noisy sum in the buffer may be released: it is new, or equal to the one this step released before.
 
-        Where it may not, the step has to be taken again under a fresh key, which is paid for; a run that does not pay stops.
+        Otherwise the step is repeated under a fresh key, which is charged; a run that does not pay stops.
         """
         if self._same(buffer):
             self._seen = self._state.number
@@ -88,27 +88,27 @@ class Recovery:
     # ---- a fresh key -------------------------------------------------------------------------------------------------
 
     def _extra(self, released: int) -> int:
-        """The rounds beside the plan if a fresh key begins at the step at hand, when the present one has released so many
+        """The rounds beyond the plan if a fresh key begins at the current step after the present key released so many
         steps."""
         state = self._state
         rounds, steps = state.plan.sampler.rounds, state.plan.steps
         return state.used + rounds(state.start, max(released, state.number)) + rounds(state.number, steps) - rounds(0, steps)
 
     def _released(self) -> int:
-        """How many steps the journal says were released under the present key; all of them where it cannot tell."""
+        """The number of steps released under the present key by the journal; all of them where it is unknown."""
         known = self._noted()
         return self._state.plan.steps if known is None else known
 
     def _noted(self) -> int | None:
-        """What the journal says, if it has every line that it had when the checkpoint was written."""
+        """The journal's number of released steps, if it has every line that it had when the checkpoint was written."""
         own, state = self._journal, self._state
         return None if own is None else self._group.first(lambda: own.released(state.key, state.noted))
 
     def resumed(self, same_rows: bool) -> None:
-        """After a checkpoint was read: find out whether the run may go on under its key.
+        """After a checkpoint was read, decide whether the run may continue under its key.
 
-        A key goes on where the journal was kept, and where the sampler has no memory or the units are known to be the same: a
-        unit that takes another's number could take part twice in one pass.
+        A key continues if the journal is complete, and the sampler has no memory or the units are known to be the same: a unit
+        that takes another's number could take part twice in one pass.
         """
         if self._state.done:
             return
@@ -122,7 +122,7 @@ class Recovery:
         self._given_up = self._released()
 
     def refuse(self, why: str) -> NoReturn:
-        """Say what going on would cost at most: all the rounds that were released after the checkpoint."""
+        """Refuse, with the most that resuming could cost: all the rounds released after the checkpoint."""
         state = self._state
         rounds = max(0, self._extra(self._released()) - state.extra)
         cost = "no step was lost, so that costs nothing"
@@ -138,7 +138,7 @@ class Recovery:
         )
 
     def renew_if_given_up(self) -> bool:
-        """Give up a key that a checkpoint brought and that may not go on."""
+        """Abandon the key of a checkpoint that may not continue."""
         if self._given_up is None:
             return False
         spent, self._given_up = self._given_up, None
@@ -146,7 +146,7 @@ class Recovery:
         return True
 
     def renew(self, spent: int) -> None:
-        """Give up the key, which has released `spent` steps: pay for what the plan does not hold, and draw another."""
+        """Abandon the key, which has released `spent` steps: charge the rounds beyond the plan, and draw another."""
         state = self._state
         old_key, rounds = state.key, self._extra(spent) - state.extra
 

@@ -1,12 +1,12 @@
-"""Before anything is charged: can the run read its rows, and do model and loss take what is in them?
+"""Checks before anything is charged: that the rows can be read, and that model and loss accept their values.
 
-A run that fails on row 70,000 has spent its budget, so the rows are looked at first. The look is the owner's own: it is taken
-on the owner's machine, releases nothing, and its only outcome is whether the run begins. Which row is at fault is for the
-owner's log (`logging.getLogger("discreet.learn")`) and in no message.
+A run that fails on row 70,000 has spent its budget, so the rows are checked first. The check runs on the owner's machine and
+releases nothing; its only outcome is whether the run begins. The row at fault is named in the owner's log
+(`logging.getLogger("discreet.learn")`) and in no message.
 
-Every row is read once, and must have the structure, shapes and types of the first. Whether whole numbers (labels, tokens,
-categories) are in range is asked of model and loss themselves, on as few rows as hold every value that occurs. So are
-floats that are whole numbers, where a part of a row is a single one: a loss may cast such a target.
+Every row is read once, and must have the structure, shapes and types of the first. Model and loss themselves are run on a few
+rows that together hold every whole number that occurs (labels, tokens, categories), to see that these are in range. This covers
+whole floats too, where a part of a row is a single number: a loss may cast such a target.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _note(holders: dict[int, int], values: NDArray[Any], numbers: NDArray[np.int
 
 
 class _Look(Dataset[Any]):
-    """What is worth knowing of some rows, in whichever process they are read."""
+    """The facts about some rows that the check needs, computed in the process that reads them."""
 
     def __init__(self, data: Any, collate: Callable[[list[Any]], Any] | None) -> None:
         self._data, self._collate = data, collate
@@ -185,7 +185,7 @@ def _fail(problem: str, number: int | None, why: str) -> NoReturn:
 
 
 def _compute(clipped: ClippedSum, chosen: list[int], split: bool) -> None:
-    """Model and loss on these rows, without gradients, with copies of parameters and buffers, which are thrown away."""
+    """Run model and loss on these rows, without gradients, on copies of parameters and buffers."""
     devices = [clipped.device] if clipped.device.type == "cuda" else []
     copies = nullcontext() if split else clipped.isolated.on_copies()  # shards are gathered from the parameters
     with torch.random.fork_rng(devices=devices), torch.no_grad(), eagerly(), copies, _InRange():
@@ -242,7 +242,7 @@ INDEXED: dict[Any, Callable[..., None]] = {
 
 
 class _InRange(TorchDispatchMode):
-    """Looks at indices before they are used: on a GPU one that is out of range ends every later use of the device."""
+    """Checks indices before they are used: on a GPU an index out of range makes the device unusable."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if (look := INDEXED.get(func.overloadpacket)) is not None:

@@ -1,4 +1,4 @@
-"""The rows a run learns from: which belong to one unit, and how a batch of units is put together."""
+"""The rows of a run: which belong to one unit, and how a batch of units is assembled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Change = Callable[[Any], Any]  # of the inputs of a batch, at random, example by
 
 
 class Rows:
-    """Rows of a torch Dataset or of tensors, by unit. A unit with fewer rows than most is filled up with rows of weight 0."""
+    """Rows of a torch Dataset or of tensors, by unit. Units with fewer rows are padded with rows of weight 0."""
 
     def __init__(self, data: Any, unit: Unit, owners: Any = None, augment: Change | None = None, copies: int = 1) -> None:
         self.data, self.loading = loader.of(data)
@@ -56,7 +56,7 @@ class Rows:
         return self.count if self._members is None else len(self._members)
 
     def mark(self, read: bool = False) -> str | None:
-        """A fingerprint of the rows, for checkpoints, which are as secret as they; None for a Dataset unless it may be read."""
+        """A fingerprint of the rows, for checkpoints (as secret as the rows); None for a Dataset unless it may be read."""
         if self._mark is None and (self.tensors is not None or read):
             digest = hashlib.blake2b(digest_size=16)
             for tensor in self.tensors if self.tensors is not None else self._leaves():
@@ -86,7 +86,7 @@ class Rows:
     def take(self, chosen: np.ndarray[Any, Any], device: torch.device, own: bool = True) -> tuple[Any, Tensor | None]:
         """The rows of these units, those of one unit side by side, and their weights (None: all 1).
 
-        Whoever changes nothing in them need not `own` them: all rows at once are then the data itself, not a copy.
+        A caller that changes nothing in them need not `own` them: all rows at once are then the data itself, not a copy.
         """
         if self._length() != self.count:
             raise InvalidValue(
@@ -112,7 +112,7 @@ class Rows:
         return self.tensors is None and (self.loading.ahead or self.loading.collate is not None)
 
     def feed(self, pieces: Iterator[tuple[int, np.ndarray[Any, Any]]]) -> loader.Feed:
-        """Pieces (a seed, and units) in the order in which `fed` will be asked for them."""
+        """A feed of pieces (a seed, and units) in the order in which `fed` will read them."""
         return loader.Feed(self.data, self.loading, ((seed, self.members(chosen)[0]) for seed, chosen in pieces))
 
     def fed(self, feed: loader.Feed, chosen: np.ndarray[Any, Any], device: torch.device) -> Iterator[tuple[Any, Tensor | None]]:
@@ -131,7 +131,7 @@ class Rows:
                 yield self._changed(_placed(batch, device), None)[0]
 
     def _changed(self, batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
-        """Every row as often as there are copies, all counting as one row together, each changed on its own."""
+        """Every row as often as there are copies, which together count as one row, each augmented independently."""
         batch = loader.plain(batch)
         if self.augment is None:
             return batch, weight
@@ -161,7 +161,7 @@ class Rows:
         return pytree.tree_unflatten([t.index_select(0, index.to(t.device)) for t in self.tensors], self._shape)
 
     def blank(self, device: torch.device) -> tuple[Any, Tensor]:
-        """Made-up rows of one unit that count for nothing, for a process that must call the model with others."""
+        """Made-up rows of one unit with weight 0, for a process that must call the model together with others."""
         return self.like(self.rows, device, torch.Generator().manual_seed(0)), torch.zeros(self.rows, device=device)
 
     def like(self, examples: int, device: torch.device, generator: torch.Generator) -> Any:
@@ -199,7 +199,7 @@ def made_up(first: Any, examples: int, device: torch.device, generator: torch.Ge
 
 
 def shapes(batch: Any) -> Any:
-    """What is alike in rows that may be computed together: structure, types, and shapes but for the number of rows."""
+    """The signature of rows that may be computed together: structure, types, and shapes without the number of rows."""
     leaves, structure = pytree.tree_flatten(batch)
     return str(structure), tuple((leaf.dtype, tuple(leaf.shape[1:])) for leaf in leaves if isinstance(leaf, Tensor))
 
@@ -235,14 +235,14 @@ def _tensors(data: Any) -> tuple[tuple[Tensor, ...] | None, Any]:
 
 
 def _columns(data: Sequence[Any]) -> bool:
-    """Whether data is its columns, tensors or arrays or, in a tuple, dictionaries and tuples of them, and not its rows."""
+    """Whether data holds columns and not rows: tensors or arrays or, in a tuple, dictionaries and tuples of them."""
     kinds = (Tensor, np.ndarray, Mapping) if isinstance(data, tuple) else (Tensor, np.ndarray)
     held = pytree.tree_leaves(_plain(data)) if isinstance(data, tuple) else data
     return any(isinstance(item, kinds) for item in data) and all(isinstance(leaf, (Tensor, np.ndarray)) for leaf in held)
 
 
 def _plain(data: Sequence[Any]) -> tuple[Any, ...]:
-    """With dictionaries for what behaves like one, such as what a tokenizer gives."""
+    """The data with mappings, such as a tokenizer's output, as dictionaries."""
     return tuple(dict(item) if isinstance(item, Mapping) else item for item in data)
 
 

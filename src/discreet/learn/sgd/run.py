@@ -48,7 +48,7 @@ class Step:
 
 
 class Run:
-    """Private training under way; `discreet.learn.train` makes one. Iterating it trains.
+    """A private training run, made by `discreet.learn.train`. Iterating it trains.
 
     Only what the noise covers can be seen: the weights after each step. Batches, their sizes and losses are not shown.
     """
@@ -119,7 +119,7 @@ class Run:
         self._save()
 
     def _check_rows(self) -> None:
-        """Check that model and loss take the rows. What that leaves behind is of private rows: it is put back or refused."""
+        """Check that model and loss accept the rows. State changed here depends on private rows: it is restored or refused."""
         split = self._parts.group.split
         with Unchanged(self.model), nullcontext() if split else put_back(self.model, code_of(self._parts.loss)):
             rowcheck.check(self._sum, split)
@@ -197,7 +197,7 @@ class Run:
         return self._noise.random_numbers(self._sum.device)
 
     def _update(self) -> bool:
-        """Take the step, if its noisy sum may be seen; else it is to be taken again under a fresh key, which is paid for."""
+        """Take the step if its noisy sum may be released; otherwise it is repeated under a fresh key, which is charged."""
         state, parts, parameters = self._state, self._parts, self._sum.engine.parameters
         self._turn = None
         parts.group.reduce(self._sum.buffer)
@@ -221,7 +221,7 @@ class Run:
         return True
 
     def _after_step(self) -> None:
-        """What follows a step that was taken: checks, the scheduler, a checkpoint, and at the end the ledger."""
+        """Work after each step: checks, the scheduler, a checkpoint, and at the end the ledger."""
         number, done, checkpoint = self.number, self._state.done, self._checkpoint
         self._warm_up -= 1
         if not self._warm_up:
@@ -256,7 +256,7 @@ class Run:
 
     @property
     def plan(self) -> Plan:
-        """What the run has committed itself to: everything its privacy depends on."""
+        """The plan of the run: everything that its privacy depends on."""
         return self._state.plan
 
     @property
@@ -266,7 +266,7 @@ class Run:
 
     @property
     def divisor(self) -> float | None:
-        """By what the noisy sum is divided; None while the units have not been counted, with noise."""
+        """The divisor of the noisy sum; None until the units have been counted with noise."""
         return self._state.divisor or None
 
     @property
@@ -276,7 +276,7 @@ class Run:
 
     @property
     def why(self) -> str:
-        """Why it is this path: what was proven, or the operation that stands in the way of a proof."""
+        """The reason for this path: what was proven, or the operation that prevents a proof."""
         return self._sum.paths.why
 
     def spent(self) -> float:
@@ -315,7 +315,7 @@ class Run:
         return written[-1]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
+        """Write a checkpoint from which to resume. It holds the noise key: keep it as safe as the data, and delete it later."""
         self._begin()
         self._untrained.check(self.model)
         place = Path(path)

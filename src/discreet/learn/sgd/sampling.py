@@ -1,4 +1,4 @@
-"""Which units take part in a step: keyed draws, each of which knows the event that it makes.
+"""Which units take part in a step: keyed draws, each of which states its event.
 
 A draw depends on the key, the step and the number of units, and on nothing else: every rank of a distributed run makes
 the same one, and a resumed run makes it again. The sampling that ran is the sampling that is accounted: the object that
@@ -44,15 +44,15 @@ class Poisson:
         return thinned(key, b"poisson", step, units, int(Fraction(self.rate) * 2**64))
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
-        """What `steps` such steps are, each releasing its sum with `noise`; relation add/remove."""
+        """The event of `steps` such steps, each releasing its sum with `noise`; relation add/remove."""
         return self.repeated(noise, self.rounds(0, check.whole("steps", steps)))
 
     def rounds(self, start: int, stop: int) -> int:
-        """How many times the event of a round steps `start` to `stop`, under a key of their own, make."""
+        """The number of rounds in steps `start` to `stop` under a key of their own."""
         return max(stop - start, 0)
 
     def repeated(self, noise: events.Event, rounds: int) -> events.Event:
-        """What so many rounds are, whatever the keys they were drawn with."""
+        """The event of so many rounds, whatever the keys they were drawn with."""
         return events.Repeat(events.Poisson(self.rate, noise), check.whole("rounds", rounds))
 
 
@@ -101,15 +101,15 @@ class BallsInBins:
         return drawn.order[drawn.starts[place] : drawn.starts[place + 1]].astype(np.int64)
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
-        """What `steps` such steps are, each releasing its sum with `noise`; a pass that is broken off counts as a whole one."""
+        """The event of `steps` such steps, each releasing its sum with `noise`; an incomplete pass counts as a whole one."""
         return self.repeated(noise, self.rounds(0, check.whole("steps", steps)))
 
     def rounds(self, start: int, stop: int) -> int:
-        """The passes of which steps `start` to `stop` show something: a key of their own allots each of these passes anew."""
+        """The number of passes that steps `start` to `stop` overlap: a key of their own allots each of these passes anew."""
         return (stop - 1) // self.bins - start // self.bins + 1 if stop > start else 0
 
     def repeated(self, noise: events.Event, rounds: int) -> events.Event:
-        """What so many passes are, whatever the keys they were drawn with."""
+        """The event of so many passes, whatever the keys they were drawn with."""
         return events.Repeat(events.RandomAllocation(noise, self.bins), check.whole("rounds", rounds))
 
 

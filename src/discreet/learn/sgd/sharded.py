@@ -1,7 +1,7 @@
 """Weights split by torch's fully_shard (FSDP2): every process keeps some rows of each parameter.
 
-Whole weights exist only while a layer runs, whole sums only while they are scattered. A row of a parameter has a place among
-all trained numbers, the same for any number of processes, and that place decides its noise.
+Whole weights exist only while a layer runs, whole sums only while they are scattered. A row of a parameter has a position among
+all trained numbers, the same for any number of processes, and that position determines its noise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _reduce_scatter: Callable[..., Any] = getattr(dist, "reduce_scatter_single", Non
 
 
 class Part:
-    """The rows of one parameter that lie here: where they begin among all trained numbers, and how many numbers they are."""
+    """The local rows of one parameter: their offset among all trained numbers, and their size."""
 
     def __init__(self, name: str, parameter: Any, start: int, rank: int, world: int) -> None:
         self.parameter, self.shape = parameter, tuple(parameter.shape)
@@ -46,7 +46,7 @@ class Part:
         self.offset, self._padded = start + first * row, world * share * row
 
     def room(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Room for the sum of the whole parameter, padded so that it splits evenly, and what counts of it."""
+        """Room for the sum of the whole parameter, padded so that it splits evenly, and the view without padding."""
         full = torch.zeros(self._padded, dtype=torch.float32, device=device)
         return full, full[: self.parameter.numel()].view(self.shape)
 
@@ -78,7 +78,7 @@ class Sharded(Together):
         return ShardedEngine(model, rows, self)
 
     def level(self, model: nn.Module) -> None:
-        """Nothing to level: no process holds what another one does."""
+        """Do nothing: no two processes hold the same weights."""
 
     def pieces(self, chosen: Ints, size: int | None) -> Iterator[Ints]:
         """All processes call the model equally often, since a call gathers weights from all of them."""
@@ -93,7 +93,7 @@ class Sharded(Together):
             place += part.size
 
     def reduce(self, buffer: Tensor) -> None:
-        """Sums were scattered as they were made."""
+        """Do nothing: sums were scattered when they were computed."""
 
     def scatter(self, full: Tensor) -> Tensor:
         """The sum over processes of what is in `full`; each gets its own part."""
@@ -134,7 +134,7 @@ class Sharded(Together):
 
 
 class ShardedEngine(Engine):
-    """An engine whose buffer holds the numbers that lie here; sums of whole parameters exist one layer at a time."""
+    """An engine whose buffer holds the local numbers; sums of whole parameters exist one layer at a time."""
 
     def __init__(self, model: nn.Module, rows: int, group: Sharded) -> None:
         self._home: dict[Tensor, Tensor] = {}  # what a forward sees of a parameter, to the split one
@@ -147,7 +147,7 @@ class ShardedEngine(Engine):
         return [(module, self._late(module, make)) for module, make in super()._armed(spreads, trying)]
 
     def _late(self, module: nn.Module, make: Forward) -> Forward:
-        """fully_shard puts whole weights in place just before a forward, so only then can a layer be asked for them."""
+        """Read a layer's weights only in its forward, just before which fully_shard gathers them."""
         inside = any(isinstance(child, FSDPModule) for child in module.modules() if child is not module)
         if inside and (make is copied or find(module)[1]):
             raise InvalidValue(
@@ -180,7 +180,7 @@ class ShardedEngine(Engine):
         return result
 
     def _contract(self, weighted: Sequence[tuple[Record, Tensor]], into: Tensor) -> None:
-        """All processes scatter all parameters in the same order, whatever their examples made of the model."""
+        """All processes scatter all parameters in the same order, whatever their examples used."""
         todo: dict[Tensor, list[tuple[Record, Tensor]]] = {}
         for record, factor in weighted:
             for p in self._roots(record):
@@ -215,7 +215,7 @@ class ShardedEngine(Engine):
                 rooms[home], views[parameter] = self.group.parts[home].room(device)
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """All processes have the same examples here, so the mean that fully_shard takes is each one's own."""
+        """All processes have the same examples here, so the mean over processes that fully_shard takes changes nothing."""
         loss.backward()
         parts = [local(p.grad if p.grad is not None else torch.zeros_like(p)).flatten().float() for p in self.parameters]
         for p in self.parameters:

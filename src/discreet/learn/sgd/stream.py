@@ -41,7 +41,7 @@ class Stream:
     """Normal numbers addressed by (step, position) under one key of 32 bytes.
 
     Whoever holds the key can take the noise away again: a run draws it from the operating system and releases it to
-    nobody. The same key must never serve two runs. `device` decides the cipher, and so the numbers: AES-256 in counter
+    nobody. The same key must never be used for two runs. `device` decides the cipher, and so the numbers: AES-256 in counter
     mode, or ChaCha8 where it is "cuda". Tensors on other devices are filled all the same, only slower.
 
     >>> stream = Stream(bytes(32))

@@ -1,4 +1,4 @@
-"""The way in: three changed lines make a torch loop private."""
+"""The entry point: three changed lines make a torch loop private."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def train(
 
 
 def _either(short: str, number: float | None, name: str, value: V | None, plain: Callable[[float], V]) -> V:
-    """A value, or the plain one that a number stands for."""
+    """The value, or the default kind built from the number given in its place."""
     if (number is None) == (value is None):
         state = "neither" if value is None else "both"
         raise InvalidValue(f"Say either {short} or {name}; {short} stands for {name}={plain.__name__}({short}); got {state}.")
@@ -103,7 +103,7 @@ def _either(short: str, number: float | None, name: str, value: V | None, plain:
 
 
 def _goes_with_student(noise: StudentNoise | None, clip: Flat, sampler: Sampler) -> None:
-    """What is proven for noise of Student's t."""
+    """Refuse combinations with noise of Student's t that are not proven."""
     if noise is not None and (
         isinstance(clip, FixedPoint) or isinstance(clip.begin(), Quantile) or isinstance(sampler, Banded)
     ):
@@ -149,7 +149,7 @@ def _steps_alone(scheduler: Any) -> Any:
 
 
 def _takes_dense_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """An optimizer that could not take a step would fail when the run is paid for."""
+    """Refuse an optimizer that cannot take dense gradients, before the run is charged."""
     name = type(optimizer).__name__
     if inspect.signature(optimizer.step).parameters.get("closure", _FREE).default is inspect.Parameter.empty:
         raise InvalidValue(f"{name} computes gradients again inside a step, which no noise covers. Use SGD or Adam, say.")

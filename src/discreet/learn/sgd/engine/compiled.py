@@ -1,12 +1,11 @@
 """Which forward runs inside the engine: the code and not torch.compile's graph, recorded operations, autocast's type.
 
-A compiled graph computes what the plain layers do: it has no place where an example's share of a gradient could be kept. So
-while a step is recorded, and while a model is probed, compiled modules run uncompiled, whatever backend or fullgraph they
-were given: the results are the same, the speed is that of the uncompiled model. Outside of that (evaluation, inference) the
-model is as compiled as it was.
+A compiled graph bypasses the layers' forwards, so per-example gradients cannot be recorded there. While a step is recorded, and
+while a model is probed, compiled modules therefore run eagerly, whatever their backend or fullgraph: the results are the same,
+at the speed of the uncompiled model. Elsewhere (evaluation, inference) the model stays compiled.
 
-A recorded program (proof/program.py) runs in the place of the model's code. Where a layer of the engine calls the forward of a
-module, it must get the recorded operations of that module as well, and not its code.
+A recorded program (proof/program.py) runs instead of the model's code. Where a layer of the engine calls a module's forward, it
+must get the recorded operations of that module too, and not its code.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def eagerly() -> Iterator[None]:
-    """While this is open, compiled modules run as they were written."""
+    """A context in which compiled modules run eagerly."""
     if "torch._dynamo" not in sys.modules:  # nothing was ever compiled; loading it takes seconds
         yield
         return
@@ -36,7 +35,7 @@ def eagerly() -> Iterator[None]:
 
 
 def as_written(model: nn.Module) -> nn.Module:
-    """The model inside what torch.compile gave, whose weights have the names that everybody knows."""
+    """The model inside torch.compile's wrapper, whose weights have their original names."""
     return getattr(model, "_orig_mod", model)
 
 

@@ -1,4 +1,4 @@
-"""Arms a model's layers for one step, runs one backward, clips every unit, and adds into one flat buffer."""
+"""Replaces the forwards of a model's layers for one step, runs one backward, clips every unit, and sums into a flat buffer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Engine:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """While this is open, modules without a layer of ours find out how they are best run; afterwards they are."""
+        """A context in which modules without a layer of ours determine how they are run from then on."""
         spreads: Spreads = {}
         self._arm(spreads, trying=True)
         try:
@@ -74,10 +74,10 @@ class Engine:
         return _owners(self.model, spreads, self._enclosed, trying)
 
     def enclose(self) -> bool:
-        """Run by vmap what is around layers whose input all examples share, or what is around that again; False: nothing is.
+        """Run by vmap the modules around layers whose input all examples share, one level further out at each call; else False.
 
-        What such a layer gives has an axis of examples that whoever called it may not expect. The same is done, first of all,
-        around modules that cannot be run example by example themselves, since they are given no examples, say.
+        The output of such a layer has an axis of examples that its caller may not expect. The same is done first around modules
+        that cannot be run example by example, for instance because they receive no examples.
         """
         inner = self._enclosed or self.tape.layout.lost or self.tape.layout.sharing()
         outer = {near for module in inner if (near := _around(self.model, module)) is not None}
@@ -143,7 +143,7 @@ class Engine:
         self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
 
     def _instantiated(self, records: Sequence[Record]) -> Tensor:
-        """The gradient of every unit, written out: [units, numbers], laid out like a buffer."""
+        """The instantiated gradient of every unit, [units, numbers], laid out like a buffer."""
         gradients = torch.zeros(self.tape.units, self.size, dtype=torch.float32, device=self.parameters[0].device)
         parts = gradients.split([p.numel() for p in self.parameters], dim=1)
         views = self.tape.views({p: part.view(-1, *p.shape) for p, part in zip(self.parameters, parts)})
@@ -155,7 +155,7 @@ class Engine:
         return gradients
 
     def _lengths(self, group: Sequence[Record]) -> list[Tensor]:
-        """The squared norms by record: one for each unit, or it is not known which unit they belong to."""
+        """The squared norms by record; InvalidValue unless there is one for each unit."""
         norms = [record.longest() for record in group]
         if any(norm.shape != (self.tape.units,) for norm in norms):
             raise InvalidValue(PART)
@@ -168,7 +168,7 @@ class Engine:
             record.__dict__.clear()  # what it kept is not needed while the others are added
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The ordinary gradient of a loss, laid out like a buffer: what the fast way is compared with."""
+        """The ordinary gradient of a loss, laid out like a buffer; the fast path is compared with it."""
         gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         whole = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(gradients, self.parameters)]
         return torch.cat([g.flatten().float() for g in whole])
@@ -205,7 +205,7 @@ def _python(model: nn.Module) -> None:
 
 
 def _recorded(ours: Callable[..., Any], before: Callable[..., Any] | None, module: nn.Module) -> Callable[..., Any]:
-    """Our forward, or the module's own where gradients are off: what is looked at in between, of any size, is not recorded."""
+    """Our forward, or the module's own where gradients are off: such calls, of any batch size, are not recorded."""
     if isinstance(module, nn.parallel.DistributedDataParallel):
         return ours  # which goes straight through, while its own would wait for other processes
 
@@ -231,7 +231,7 @@ def _drop(records: Sequence[Record], norms: Tensor, factors: Tensor) -> Tensor:
 
 
 def _around(model: nn.Module, module: nn.Module) -> nn.Module | None:
-    """The module that has this one and is called itself; the model has none around it."""
+    """The enclosing module that is itself called; None for the model."""
     name = next((name for name, other in model.named_modules() if other is module), "")
     while name:
         name = name.rpartition(".")[0]

@@ -1,9 +1,9 @@
-"""Modules nobody wrote a layer for.
+"""Modules without a hand-written layer.
 
 Every example gets its own copy of the parameters, so one backward gives each example its gradient. Where a parameter only
-meets examples by broadcasting (a class token, position embeddings, a scale per channel), a copy is that parameter with an
-axis of examples in front, and the module's own forward runs on it: `spread_over`. Everything else runs example by example
-under vmap: `copied`. Which of the two is right is tried out on made-up examples, before anything private is read.
+meets examples by broadcasting (a class token, position embeddings, a scale per channel), a copy is that parameter with a
+leading axis of examples, and the module's own forward runs on it: `spread_over`. Everything else runs example by example
+under vmap: `copied`. Which of the two applies is determined on made-up examples, before anything private is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_AXES = 5  # of what a parameter is broadcast against: examples, channels an
 
 
 class _Spread(torch.autograd.Function):
-    """A parameter for every example; what comes back goes to the record.
+    """A copy of a parameter for every example; its gradient goes to the record.
 
     A leaf of its own for every step would get its gradient on a stream of torch's choice, which no CUDA graph can record.
     """
@@ -78,13 +78,13 @@ class CopiedRecord(Record):
 
 
 def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
-    """The module's forward, run example by example under vmap. What is inside it runs there too, fast layers or not."""
+    """The module's forward, run example by example under vmap, including all modules inside it."""
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         try:
             return run(*args, **kwargs)
-        except Exception as error:  # whatever a stranger's forward makes of one example
+        except Exception as error:  # whatever a user's forward raises for a single example
             tape.layout.lost.add(module)
             if tape.layout.learning:  # what is around it may be run in its place, see Engine.enclose
                 return forward_of(module)(*args, **kwargs)
@@ -146,7 +146,7 @@ def _why(module: nn.Module, error: Exception) -> str:
 
 
 class _Padding(TorchFunctionMode):
-    """Under vmap the tables of all examples are one, and F.embedding takes padding_idx for a row of that: it is done here."""
+    """Applies padding_idx here: under vmap all examples' tables are one, and F.embedding would take it for a row of that."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not F.embedding:
@@ -162,7 +162,7 @@ class _Padding(TorchFunctionMode):
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """What torch says of a stranger's forward under vmap, about its own speed or shapes, is nothing the user could mend."""
+    """Silence torch's warnings about a user's forward under vmap, which the user cannot act on."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop")
         warnings.filterwarnings("ignore", "The use of `x.T` on tensors")
@@ -174,13 +174,13 @@ def _widened(leaf: Any) -> Any:
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> bool:
-    """There, attention in one kernel has no rule for vmap and would run example after example."""
+    """Whether the tensors are on a CPU, where fused attention has no vmap rule and would run one example at a time."""
     return all(t.device.type == "cpu" for t in tensors.values())
 
 
 @contextmanager
 def _no_fast_path() -> Iterator[None]:
-    """Under vmap torch's transformers do not see that a gradient is asked for, and take a way in eval mode that has none."""
+    """Disable the fast path of torch's transformers, which in eval mode under vmap would give no gradients."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -198,7 +198,7 @@ def _axis(module: nn.Module, tape: Tape, leaf: Any) -> int | None:
 
 
 class _Plain(nn.Module):
-    """Calls the module's own forward, not the one the engine put in its place, and what computes its weights before."""
+    """Calls the module's own forward, not the engine's, after the hooks that compute its weights."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _Plain(nn.Module):
 
 
 def with_hooks(module: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """A forward after what computes the module's weights before it."""
+    """Run the hooks that compute the module's weights, then its forward."""
     before = {name: vars(module)[name] for name in computed(module)}
     try:
         for hook in list(module._forward_pre_hooks.values()) if before else ():
@@ -221,7 +221,7 @@ def with_hooks(module: nn.Module, forward: Callable[..., Any], args: Any, kwargs
 
 
 def computed(module: nn.Module) -> list[str]:
-    """What hooks before the forward compute from parameters: the old weight_norm and spectral_norm, and pruning."""
+    """Attributes that forward pre-hooks compute from parameters: the old weight_norm and spectral_norm, and pruning."""
     attributes = vars(module).items() if module._forward_pre_hooks else ()
     return [name for name, value in attributes if isinstance(value, Tensor) and value.requires_grad]
 
@@ -230,7 +230,7 @@ def computed(module: nn.Module) -> list[str]:
 
 
 def spread(tape: Tape, p: Tensor, axes: int | None = None) -> Tensor:
-    """A parameter for every example, [examples, …], with so many axes that it meets activations of `axes` axes."""
+    """A parameter for every example, [examples, …], shaped to broadcast with activations of `axes` axes."""
     axes = p.ndim if axes is None else axes
     if not p.requires_grad:
         return _expanded(p.detach(), tape.examples, axes)
@@ -263,7 +263,7 @@ def own(module: nn.Module) -> dict[str, nn.Parameter]:
 
 @contextmanager
 def _holding(module: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """The module with other tensors in the place of parameters of its own."""
+    """Replace parameters of the module by other tensors."""
     places = {name: (module.get_submodule(name.rpartition(".")[0])._parameters, name.rpartition(".")[2]) for name in tensors}
     before = {name: where[key] for name, (where, key) in places.items()}
     try:
@@ -296,7 +296,7 @@ Spreads = dict[nn.Module, int | None]  # over how many axes a module's parameter
 
 
 def tried(spreads: Spreads) -> Forward:
-    """The module's own forward, which on the way finds out over how many axes its parameters can be spread."""
+    """The module's own forward, which also determines over how many axes its parameters can be spread."""
 
     def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         plain, trained = type(module).forward, own(module)
@@ -325,7 +325,7 @@ def tried(spreads: Spreads) -> Forward:
             try:
                 with _no_warnings():
                     y = run(copies, args, kwargs)
-            except Exception:  # whatever a stranger's forward makes of shapes it did not expect
+            except Exception:  # whatever a user's forward raises for unexpected shapes
                 return False
             return _attributed(_outputs(wanted), _outputs(y), list(trained.values()), list(copies.values()), tape.examples)
 
@@ -343,7 +343,7 @@ def _outputs(y: Any) -> list[Tensor]:
 
 
 def _attributed(wanted: list[Tensor], actual: list[Tensor], own: list[Tensor], copies: list[Tensor], examples: int) -> bool:
-    """Whether the outputs are the same, and every example's gradient is in its own copies alone, and right."""
+    """Whether the outputs agree and each example's gradient is correct and in its own copies alone."""
     if not wanted or len(wanted) != len(actual) or any(y.shape != z.shape for y, z in zip(wanted, actual)):
         return False
     if any(not y.ndim or y.shape[0] != examples for y in actual) or not all(map(_near, actual, wanted)):
@@ -364,7 +364,7 @@ def _attributed(wanted: list[Tensor], actual: list[Tensor], own: list[Tensor], c
 
 
 def _near(value: Tensor, other: Tensor) -> bool:
-    """Equal up to rounding; what this must tell apart is wrong by the whole of it."""
+    """Equal up to rounding; the errors to be detected are as large as the values."""
     value, other = value.detach(), other.detach()
     scale = float(other.abs().max()) if other.numel() else 0.0
     share = 0.03 if torch.is_autocast_enabled(value.device.type) else 1e-4

@@ -1,6 +1,6 @@
-"""Does the engine's clipped sum agree with the units taken one by one? Asked of made-up rows, before anything private is read.
+"""Compare the engine's clipped sum with the units computed one by one, on made-up rows, before anything private is read.
 
-A norm that is wrong, or a part of a gradient that is given to the wrong unit, shows as a wrong sum where every unit is clipped.
+A wrong norm, or a part of a gradient attributed to the wrong unit, gives a wrong sum when every unit is clipped.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ Make = Callable[[int], Any]  # made-up examples
 
 SAME = 1e-4  # rounding may differ between batches of different sizes, by less than this share
 MORE = 3  # units that are taken one by one
-CROWD = 12  # units that may be in each other's way: where places are few, three would all find one
-ROUNDINGS = 4  # in a narrow type, as many times what moving every weight by its rounding does
-DRAWS = 64  # of a model that draws, to know its losses on average
+CROWD = 12  # units in the interaction test: three would all fit where capacity is limited, as in routing
+ROUNDINGS = 4  # in a narrow type, the tolerance in multiples of the effect of rounding every weight
+DRAWS = 64  # evaluations of a stochastic model, to average its losses
 TINY = Flat(1e-3)  # so small that every unit is clipped
 
 
 def check_gradients(engine: Engine, losses: Losses, make: Make) -> None:
     """The engine's clipped sum against the units taken one by one, without dropout.
 
-    A model that draws (a variational one, one that learns to take noise away) draws otherwise for a unit alone, so its units
-    are taken one by one beside the others, and what is drawn is held fixed. In a narrow type a deep network makes much of how
-    its sums are rounded, and those of other ways are rounded otherwise. What that may explain is looked at once more, by the
-    engine alone, where it explains nothing.
+    A stochastic model (variational, denoising) draws other numbers for a unit alone, so its units are computed one by one
+    beside the others, with the draws held fixed. In a narrow type a deep network amplifies rounding, which differs between
+    batch sizes. A difference that this may explain is checked again by the engine alone, where it does not occur.
     """
     modes = {module: module.training for module in engine.model.modules()}
     cudnn = torch.backends.cudnn.enabled
@@ -73,19 +72,19 @@ def check_gradients(engine: Engine, losses: Losses, make: Make) -> None:
 
 
 def _fixed(losses: Losses, batch: Any) -> Tensor:
-    """The losses of a copy of the batch. What is drawn is the same whenever it is asked, and in every process."""
+    """The losses of a copy of the batch, with the same random draws in every call and process."""
     torch.manual_seed(0)
     return losses(copied(batch))
 
 
 @torch.no_grad()
 def _draws(losses: Losses, batch: Any) -> bool:
-    """Whether the losses of the same rows are others the next time."""
+    """Whether the losses of the same rows differ between calls."""
     return not close(_fixed(losses, batch), losses(copied(batch)))
 
 
 def _one_by_one(engine: Engine, losses: Losses, batch: Any, beside: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Of every unit, alone or beside the others: its losses, its clipped gradient, and how long that was before."""
+    """For every unit, alone or beside the others: its losses, its clipped gradient, and the norm before clipping."""
     for unit in range(MORE):
         own = slice(unit * engine.rows, (unit + 1) * engine.rows)
         part = batch if beside else pytree.tree_map(lambda leaf, own=own: leaf[own], batch)
@@ -96,8 +95,8 @@ def _one_by_one(engine: Engine, losses: Losses, batch: Any, beside: bool) -> Ite
 
 
 def one_after_another(engine: Engine, losses: Losses, batch: Any, summed: Tensor, sizes: list[float]) -> float:
-    """How far the engine's sum is from its sums of one unit's losses, all units there; or, if that is more, how far one of
-    those is from being as long as a clipped unit. Parts given to a wrong unit are clipped apart, and that shows."""
+    """The larger of two distances: of the engine's sum from its sums of one unit's losses with all units present, and of the
+    norm of one of these from that of a clipped unit. Parts attributed to a wrong unit are clipped separately, which shows."""
     rest, far = summed.clone(), 0.0
     for unit, size in enumerate(sizes):
         only = torch.zeros(MORE * engine.rows, device=summed.device)
@@ -111,7 +110,7 @@ def one_after_another(engine: Engine, losses: Losses, batch: Any, summed: Tensor
 
 
 def _rounding(engine: Engine, losses: Losses, batch: Any, beside: bool) -> float:
-    """How far the sum moves when every weight moves by as little as bfloat16 can tell: deep networks make much of that."""
+    """How far the sum moves when every weight moves by one bfloat16 rounding, which deep networks amplify."""
     generator, moved = torch.Generator().manual_seed(2), engine.buffer()  # the same in every process
     saved = [(weight, weight.clone()) for weight in map(local, engine.parameters)]
     for _, flat, _ in _one_by_one(engine, losses, batch, beside):
@@ -128,7 +127,7 @@ def _rounding(engine: Engine, losses: Losses, batch: Any, beside: bool) -> float
 
 
 def _of_any_size(together: Tensor, alone: Tensor, room: Tensor) -> None:
-    """A loss divided by the size of its batch is clipped all the same, but one unit more changes it for all others."""
+    """Refuse a loss that is divided by the batch size: one unit more would change the gradients of all others."""
     both = torch.isfinite(together) & torch.isfinite(alone)
     if bool(((together - alone).abs() > room)[both].any()):
         raise InvalidValue(
@@ -140,7 +139,7 @@ def _of_any_size(together: Tensor, alone: Tensor, room: Tensor) -> None:
 
 @torch.no_grad()
 def _of_any_size_on_average(engine: Engine, losses: Losses, make: Make) -> None:
-    """The same of a model that draws, within five standard errors."""
+    """The same for a stochastic model, within five standard errors."""
     torch.manual_seed(0)
     crowd = make(CROWD * engine.rows)
     unit = pytree.tree_map(lambda leaf: leaf[: engine.rows], crowd)
@@ -153,7 +152,7 @@ def _of_any_size_on_average(engine: Engine, losses: Losses, make: Make) -> None:
 
 
 def tolerance(engine: Engine) -> float:
-    """How much of a sum rounding may explain: gradients of 8 bits that nearly cancel are wrong by some percent."""
+    """The relative error that rounding may explain: 8-bit gradients that nearly cancel are off by some percent."""
     return 0.15 if _narrow(engine) else 0.02
 
 
@@ -163,7 +162,7 @@ def _narrow(engine: Engine) -> bool:
 
 
 def with_gradient(losses: Tensor) -> Tensor:
-    """The losses, if they know where they come from."""
+    """The losses, if they have a gradient."""
     if not losses.requires_grad:
         raise InvalidValue(
             "The loss does not depend on any trained parameter, so there is no gradient: it was detached, or computed under "
@@ -173,7 +172,7 @@ def with_gradient(losses: Tensor) -> Tensor:
 
 
 def repeated(once: Tensor, again: Tensor) -> None:
-    """Who finds that a loss depends on this or that must first know that it is the same twice."""
+    """Refuse losses that differ between two equal calls, before attributing a difference to something else."""
     if not close(once, again):
         raise InvalidValue(
             "The loss of the same rows is another when it is computed again with torch's generator as it was, so nothing of "
@@ -183,7 +182,7 @@ def repeated(once: Tensor, again: Tensor) -> None:
 
 
 def copied(batch: Any) -> Any:
-    """For a model that may change what it is given."""
+    """A copy of a batch, for a model that may change it in place."""
     return pytree.tree_map(lambda leaf: leaf.clone(), batch)
 
 

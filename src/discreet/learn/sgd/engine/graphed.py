@@ -1,8 +1,8 @@
-"""On a GPU a step of many small kernels waits for Python; recorded once as a CUDA graph, it does not.
+"""CUDA graphs: on a GPU a step of many small kernels is bound by Python, unless it is captured once and replayed.
 
-Batches of Poisson samples differ in size, so they are filled up to one of a few sizes with rows of weight 0, which add
-nothing. What is recorded is everything between the batch and its clipped sum; the draw, the noise and the optimizer stay
-outside. A model that cannot be recorded (it waits for the GPU, or copies from the host) runs as it is.
+Poisson batches differ in size, so they are padded to one of a few sizes with rows of weight 0, which add nothing. The graph
+holds everything between the batch and its clipped sum; sampling, noise and the optimizer stay outside. A model that cannot be
+captured (it synchronises with the GPU, or copies from the host) runs eagerly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Graphed:
         self._works = True
 
     def add(self, batch: Any, weight: Tensor | None, into: Tensor, scale: float) -> bool:
-        """Add the clipped sum of a batch, or say that it must be done the ordinary way."""
+        """Add the clipped sum of a batch; False if it must be computed eagerly."""
         if not self._works:
             return False
         leaves, tree = pytree.tree_flatten(batch)
@@ -106,7 +106,7 @@ class _Slot:
         whole._pool = self._graph.pool()
 
     def replay(self, leaves: list[Tensor], weight: Tensor | None, examples: int, into: Tensor, scale: float) -> bool:
-        """False where a unit was not finite, which the ordinary way takes care of; nothing has been added then."""
+        """False where a unit was not finite; nothing has been added then, and the eager path handles it."""
         for row, leaf in zip(self._rows, leaves):
             row[:examples].copy_(leaf)
         self._weight[:examples] = 1.0 if weight is None else weight
@@ -119,7 +119,7 @@ class _Slot:
 
 
 def room(examples: int, rows: int) -> int:
-    """The size that a batch is filled up to: at most a thirty-second more, in whole units.
+    """The size to which a batch is padded: at most a thirty-second more, in whole units.
 
     >>> [room(n, 1) for n in (1, 40, 100, 4000, 4096)]
     [1, 40, 100, 4032, 4096]
@@ -154,6 +154,6 @@ def _end_capture_of_generators() -> None:
 
 
 def _mode(engine: Engine) -> Hashable:
-    """What else changes which kernels run."""
+    """The settings that change which kernels run."""
     cast = (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
     return (*cast, tuple(module.training for module in engine.model.modules()))

@@ -1,4 +1,4 @@
-"""Before anything private is read: does this model treat every example on its own, and does the engine see it right?
+"""Checks before anything private is read: that the model treats examples independently, and that the engine is correct for it.
 
 Class names are not trusted. Made-up examples go through the model:
 
@@ -43,10 +43,10 @@ FEW = 2  # units in the smaller of two sizes of batch
 
 
 def probe(engine: Engine, losses: Losses, make: Make, *, alone: bool = False) -> bool:
-    """Refuse a model whose examples interact, and learn which layers are given something all examples share.
+    """Refuse a model whose examples interact, and learn which layers have an input that all examples share.
 
-    Returns whether model and loss leave the rows they are given as they were. Where every unit is computed `alone`, the engine
-    has nothing to learn of the model.
+    Returns whether model and loss leave their input rows unchanged. Where every unit is computed `alone`, the engine need not
+    learn anything about the model.
     """
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
@@ -72,7 +72,7 @@ def probe(engine: Engine, losses: Losses, make: Make, *, alone: bool = False) ->
 
 @contextmanager
 def nonzero_init(engine: Engine) -> Iterator[None]:
-    """While this is open, parameters that are all 0 are random: nothing behind them could be seen otherwise."""
+    """A context in which all-zero parameters are random, since they would hide everything behind them."""
     generator = torch.Generator().manual_seed(1)  # the same in every process
     zeros = [tensor for p in engine.parameters if not bool((tensor := local(p)).any())]
     try:
@@ -104,7 +104,7 @@ def _between(leaf: Tensor) -> Tensor:
 
 
 def probe_augment(augment: Callable[[Any], Any], inputs: Any, rows: int) -> None:
-    """Refuse an augmentation that puts something of one unit into another, such as mixing examples of a batch."""
+    """Refuse an augmentation that mixes units, such as mixup over the batch."""
 
     def of(batch: Any) -> list[Tensor]:
         torch.manual_seed(0)
@@ -126,7 +126,7 @@ def probe_augment(augment: Callable[[Any], Any], inputs: Any, rows: int) -> None
 
 
 def learn(engine: Engine, losses: Losses, make: Make) -> None:
-    """Run two sizes of batch: first to see how modules without a layer of ours are run, then to note what grows with them."""
+    """Run two batch sizes: first to choose how modules without a layer of ours run, then to see which inputs grow with them."""
     layout = engine.tape.layout
     layout.learning = True
     try:
@@ -169,7 +169,7 @@ def _group_norm_replacement(module: Any) -> str:
 
 
 def _alone(engine: Engine, losses: Losses, make: Make) -> bool:
-    """Change the first unit, gently, and wildly up and down: no other loss may move. Returns whether rows were left alone."""
+    """Change the first unit, slightly and drastically: no other loss may move. Returns whether the rows stayed unchanged."""
     rows, examples = engine.rows, max(MORE, min(CROWD, 4 * CROWD // engine.rows)) * engine.rows
     batch = make(examples)
     untouched = copied(batch)
@@ -200,11 +200,11 @@ def _first_changed(leaf: Tensor, rows: int, size: float) -> Tensor:
 
 
 def _settle(engine: Engine, losses: Losses, make: Make) -> None:
-    """Check the gradients. If they differ, layers whose input all examples share may be why: T5 transposes what its table of
-    distances gives, which then has an axis of examples. The modules around them are run example by example, from inside out."""
+    """Check the gradients. If they differ, layers whose input all examples share may be the cause: T5 transposes its position
+    biases, which then have an axis of examples. The modules around such layers are run example by example, from inside out."""
     try:
         return check_gradients(engine, losses, make)
-    except Exception as error:  # whatever a stranger's forward makes of an axis that it did not expect
+    except Exception as error:  # whatever a user's forward raises for an unexpected axis
         first = error
     while engine.enclose():
         try:
@@ -226,7 +226,7 @@ def checked(losses: Any, examples: int) -> Tensor:
 
 
 def _described(losses: Any) -> str:
-    """What came instead, in words: how many examples there are in a batch is private."""
+    """What came instead, in words that do not reveal the private batch size."""
     if not isinstance(losses, Tensor):
         return type(losses).__name__
     return {0: "a single number", 1: "more or fewer of them than examples"}.get(losses.ndim, f"a tensor of {losses.ndim} axes")
@@ -246,7 +246,7 @@ EXAMPLES = 48  # more of them only where units are fewest
 
 
 class Rescaled(Flat):
-    """Every gradient is scaled to the clip norm, also shorter ones: parts given to a wrong unit make the sum longer."""
+    """Every gradient is scaled to the clip norm, short ones too: parts attributed to a wrong unit make the sum longer."""
 
     def factors(self, squared: Tensor) -> Tensor:
         return squared.rsqrt().mul_(self.norm).clamp_(max=1.0)
@@ -256,7 +256,7 @@ RESCALED = Rescaled(1e-3)
 
 
 def check_training_mode(engine: Engine, losses: Losses, make: Make) -> None:
-    """Refuse a model in which one unit adds more than the clip norm, as it is run in training."""
+    """Refuse a model in which one unit adds more than the clip norm in training mode."""
     if not any(module.training for module in engine.model.modules()):
         return  # the gradient check saw it in this mode
     devices = [device for device in {p.device for p in engine.parameters} if device.type == "cuda"]
@@ -274,7 +274,7 @@ def check_training_mode(engine: Engine, losses: Losses, make: Make) -> None:
 
 
 def _of_one(engine: Engine, losses: Losses, batch: Any, only: Tensor) -> float:
-    """How long the sum is where the losses of one unit alone count, all units there."""
+    """The norm of the sum where only one unit's losses count but all units are in the batch."""
     with engine.recording(len(only)):
         lone = engine.buffer()
         unit_losses = losses(copied(batch))
@@ -283,7 +283,7 @@ def _of_one(engine: Engine, losses: Losses, batch: Any, only: Tensor) -> float:
 
 
 def program_differs(engine: Engine, losses: Losses, program: Callable[[Any], Any], make: Make) -> str | None:
-    """How the clipped sums of a recorded program differ from those of the code, for the user; None where they do not."""
+    """A description of how the clipped sums of a recorded program differ from those of the code; None where they agree."""
     devices = [device for device in {p.device for p in engine.parameters} if device.type == "cuda"]
     with torch.random.fork_rng(devices=devices), nonzero_init(engine), eagerly():
         batch = finite_examples(engine, losses, make)(MORE * engine.rows)

@@ -1,4 +1,4 @@
-"""What one step keeps: a record for every use of a layer, and what the engine asks of it.
+"""The records of one step: one for every use of a layer, with the operations that the engine needs.
 
 A unit owns `rows` consecutive examples of the batch (one, unless units are users or augmentations are counted as one). All
 tensors a record returns have units first.
@@ -41,7 +41,7 @@ class Part:
 
 
 class Tape:
-    """The records of one forward, in the order the layers were used, and what records share."""
+    """The records of one forward, in the order of use, and the values that they share."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -71,7 +71,7 @@ class Tape:
         self.narrow = self.narrow or torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
 
     def batched(self, module: nn.Module, x: Tensor) -> Tensor:
-        """What a layer was given, with examples first: an input all examples share is repeated for each of them."""
+        """A layer's input with examples first; an input that all examples share is repeated for each of them."""
         if not x.ndim:  # one entry of a table, for all
             self.layout.lost.add(module)
             return x if self.layout.learning else x.expand(self.examples)
@@ -80,7 +80,7 @@ class Tape:
         return self.whole(x)
 
     def whole(self, x: Tensor) -> Tensor:
-        """What a layer was given, if it may be all examples: of a part of them nobody knows whose gradient is whose."""
+        """A layer's input if it holds all examples; with only a part of them, gradients could not be attributed."""
         if not self.layout.learning and self.examples and x.shape[0] % self.examples:
             raise InvalidValue(PART)
         return x
@@ -98,7 +98,7 @@ class Tape:
         return known.data_ptr() == x.data_ptr() and known.shape == x.shape and known.stride() == x.stride()
 
     def part(self, root: Tensor, start: int = 0, stop: int | None = None, transposed: bool = False) -> Tensor:
-        """Rows of a parameter, or the parameter transposed, as something a layer can use by itself; the same for every use."""
+        """Rows of a parameter, or the parameter transposed, as a tensor of its own; the same object for every use."""
         part = Part(root, start, root.shape[0] if stop is None else stop, transposed)
         key = (id(root), part.start, part.stop, transposed)
         if key not in self._made:
@@ -122,7 +122,7 @@ class Tape:
 
 
 class Layout:
-    """Which layers are given something that does not grow with the batch, such as the numbers of the positions.
+    """Which layers have an input that does not grow with the batch, such as position indices.
 
     Learned from two batches of different sizes, since one size cannot tell 64 examples from 64 positions.
     """
@@ -144,7 +144,7 @@ class Layout:
         return place in self._shared and x.shape[0] in {first for _, first in self._seen[place]}
 
     def times(self, module: nn.Module, x: Tensor, examples: int) -> int:
-        """How many entries a layer is given for every example: more than 1 where images of one are put into the batch."""
+        """The number of entries of a layer's input per example: more than 1 where an example's frames are in the batch axis."""
         if self.shared(module, x, examples):
             return 1
         times = self._times.get((module, tuple(x.shape[1:])), 1)
@@ -161,7 +161,7 @@ class Layout:
         return not self.learning and (module, x.ndim) in self._second
 
     def learned(self) -> None:
-        """What did not change with the number of examples is shared by them; an axis that did holds them."""
+        """An axis that grew with the number of examples holds them; an input without one is shared by them."""
         self.learning = False
         self._second = {
             place for place, sizes in self._starts.items()
@@ -197,13 +197,13 @@ class Record:
         add_instantiated(self.instantiate(), factors, into)
 
     def longest(self) -> Tensor:
-        """The squared norms, with room for what rounding in a narrow type adds to the gradients themselves."""
+        """Upper bounds on the squared norms that include the rounding of gradients in a narrow type."""
         norms, gradient = self.squared_norms(), self.__dict__.get("gradient")
         more = 0.0 if gradient is None else slack(gradient)
         return norms * (1 + more) ** 2 if more else norms
 
     def reached(self) -> bool:
-        """Whether the losses depend on this use; an output that goes nowhere brings no gradient back."""
+        """Whether the losses depend on this use; an unused output gets no gradient."""
         return getattr(self, "gradient", None) is not None
 
     def blank(self, good: Tensor) -> None:
@@ -220,8 +220,8 @@ class Record:
         return None
 
 
-# The least normal float32. A square or product below it may come out as 0, and is then added for every number instead: the
-# gradient of a tiny activation (1e-23) times a huge output gradient (1e18) is not tiny, and must not seem to be.
+# The least normal float32. A square or product below it may underflow to 0, so this is added for every number instead: a tiny
+# activation (1e-23) times a huge output gradient (1e18) is not tiny, and must not be counted as 0.
 VANISHED = 2.0**-126
 
 # The same for positions of a Gram, where `hidden` counts a share of at least 2^-20 of it, for up to 2^20 products on each side.
@@ -238,10 +238,10 @@ def gram(x: Tensor) -> Tensor:
 def from_grams(first: Tensor, second: Tensor, like: Tensor) -> Tensor:
     """The squared norm per unit of a sum of outer products, from the Grams of its two sides; never below the truth.
 
-    Positions can cancel, and then the difference of large numbers is all rounding: it may come out as 0, or below, for a
-    gradient that is thousands of clip norms long. So what rounding may have hidden is added: a share of the largest value
-    that the norm can have, which is reached where no position cancels another. Small numbers on one side that meet large ones
-    on the other vanish from the one Gram: every position counts as long enough for that (`ROOM`).
+    Positions can cancel, and then the difference of large numbers is dominated by rounding: the result may be 0, or negative,
+    for a gradient of thousands of clip norms. So a bound on the rounding error is added: a share of the largest possible
+    norm, which is reached where no positions cancel. Small numbers on one side that multiply large ones on the other vanish
+    from one Gram: every position counts as at least `ROOM` long for that.
     """
     norms = torch.linalg.vecdot(first.flatten(1), second.flatten(1).to(first.dtype))
     sizes = (first.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM) * (second.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM)
@@ -249,7 +249,7 @@ def from_grams(first: Tensor, second: Tensor, like: Tensor) -> Tensor:
 
 
 def hidden(x: Tensor) -> float:
-    """The share of the largest squared norm that rounding may hide: of the Grams, or of factors rounded before they met."""
+    """The rounding error as a share of the largest squared norm: of the Grams, or of factors rounded before the product."""
     narrow = x.is_cuda and x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
     step = 2.0**-11 if narrow else torch.finfo(x.dtype).eps / 2
     return max(2.0**-20, (4 * step) ** 2)

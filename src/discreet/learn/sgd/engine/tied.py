@@ -1,6 +1,6 @@
-"""Records that share a parameter, made one: their gradients add up before a norm is taken.
+"""Merges records that share a parameter: their gradients are summed before a norm is taken.
 
-Tied weights, modules called several times, rows of a parameter used here and the whole of it there.
+This covers tied weights, modules called several times, and parameters used both in part and as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from discreet.learn.sgd.engine.tape import Part, Record
 
 
 class Joined(Record):
-    """Several uses of parameters that overlap, where nothing faster is known: each unit's gradient is written out."""
+    """Several uses of overlapping parameters without a faster method: each unit's gradient is instantiated."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -22,7 +22,7 @@ class Joined(Record):
         self._known: dict[Tensor, Tensor] = {}
 
     def longest(self) -> Tensor:
-        """As they are: what is written out is what is added, in float32."""
+        """The squared norms themselves: the instantiated gradients are those that are added, in float32."""
         return self.squared_norms()
 
     def blank(self, good: Tensor) -> None:
@@ -40,7 +40,7 @@ class Joined(Record):
 
 
 class Placed(Joined):
-    """A use of parts of parameters, told as a use of the whole of them."""
+    """A use of parts of parameters, expressed as a use of the whole."""
 
     def __init__(self, record: Record, parts: Mapping[Tensor, Part]) -> None:
         self.record, self.records, self.parts = record, [record], parts
@@ -82,7 +82,7 @@ def joined(records: Sequence[Record], parts: Mapping[Tensor, Part]) -> list[Reco
 
 
 def _placed(records: Sequence[Record], parts: Mapping[Tensor, Part]) -> Sequence[Record]:
-    """Parts that never overlap are parameters of their own; where some do, all of that parameter are told as the whole."""
+    """Parts that never overlap count as parameters of their own; overlapping ones are expressed by the whole parameter."""
     if not parts:
         return records
     used = {p for record in records for p in record.parameters}

@@ -1,6 +1,6 @@
-"""Which of several ways to the same numbers is the fastest here: measured once for every shape, then remembered.
+"""The fastest of several methods for the same result: measured once for every shape, then remembered.
 
-Ways differ in rounding only, so the choice tells nothing about the data.
+Methods differ in rounding only, so the choice reveals nothing about the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether the layers of a traced step are given their examples where the engine looks for them.
+"""Checks that the layers of a traced step receive their examples along the axis that the engine expects.
 
-The engine attributes a gradient by the place of its entries: examples outermost, along the first axis of what a layer is given,
-or along the second where a layer works on the last axes alone. Which of the two, and what all share, it learns from the
-shapes of made-up rows. Here the layouts come from the trace, which knows whose entries are whose.
+The engine attributes gradients by position: examples outermost, along the first axis of a layer's input, or along the second
+where a layer works on the last axes alone. It learns which of the two applies, and which inputs all examples share, from the
+shapes of made-up rows. Here the layouts come from the trace, which knows the owner of every entry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOTH = "a layer is given examples along different axes, or as well something all
 
 
 class Armed:
-    """What the layers of one trace were given."""
+    """The inputs of the layers in one trace."""
 
     def __init__(self, model: nn.Module, fail: Callable[[str], Any]) -> None:
         self._fail = fail
@@ -36,7 +36,7 @@ class Armed:
         self._odd: set[str] = set()  # layers around which the engine may run a whole module example by example
 
     def module(self, module: nn.Module) -> Callable[..., Any] | None:
-        """What runs in a module's place: itself, after a look at what it is given. None: nothing is trained in it."""
+        """The module's forward with a check of its inputs; None if nothing in it is trained."""
         make, whole = find(module)
         if isinstance(module, torch.jit.ScriptModule) or not any(p.requires_grad for p in module.parameters()):
             return None
@@ -68,7 +68,7 @@ class Armed:
                 self._fail(f"{why} ({type(module).__name__})")
 
     def close(self) -> None:
-        """A module that the engine runs example by example, because of a layer inside it, must be given examples first."""
+        """A module that the engine runs example by example, because of a layer inside it, must receive examples first."""
         for name in self._odd:
             if any(name.startswith(f"{outer}." if outer else "") and outer != name for outer in self._turned):
                 self._fail(AXIS)
@@ -76,7 +76,7 @@ class Armed:
 
 @contextmanager
 def checked(model: nn.Module, fail: Callable[[str], Any]) -> Iterator[None]:
-    """While this is open, trained modules say what they are given; `fail` hears what the engine would mistake."""
+    """A context in which inputs of trained modules are checked; `fail` gets what the engine would misattribute."""
     armed = Armed(model, fail)
     before = {module: module.__dict__.get("forward") for module in model.modules()}
     for module in before:
@@ -94,7 +94,7 @@ def checked(model: nn.Module, fail: Callable[[str], Any]) -> Iterator[None]:
 
 
 def _odd(module: nn.Module, leaf: Tensor, value: Value, ours: bool, places: dict[Any, set[Any]]) -> str | None:
-    """What the engine would not see of one tensor that a layer is given."""
+    """How the engine would misread one input tensor of a layer; None if it reads it correctly."""
     layout = value.layout
     if value.kind == MIXED:
         return None

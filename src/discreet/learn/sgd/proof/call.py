@@ -1,4 +1,4 @@
-"""One operation of a trace, as the rules see it, and the table they are entered in."""
+"""One operation of a trace, as the rules see it, and the table of rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES: dict[str, Rule] = {}
 
 
 class Call:
-    """An operation with its arguments by name, what came out of it, and what is known of what went in."""
+    """An operation with its arguments by name, its outputs, and the values of its input tensors."""
 
     def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
         self.func, self.out = func, out
@@ -60,20 +60,20 @@ class Call:
             raise NotProven("a sum over the batch is used as more than a gradient")
 
     def no_sizes(self, *shapes: str) -> None:
-        """No number that the operation computes with knows the size of the batch; those that are shapes may."""
+        """Refuse numbers that depend on the batch size, except those that are shapes."""
         leaves = pytree.tree_leaves({k: v for k, v in self.arguments.items() if k not in SHAPES and k not in shapes})
         if any(symbolic(leaf) for leaf in leaves):
             raise NotProven("the size of the batch is used as a number")
 
     def only_shapes(self, name: str) -> None:
-        """No argument knows the size of the batch but those that say the shape of what comes out, by the table SIZES."""
+        """Refuse arguments that depend on the batch size, except those that give the output's shape by the table SIZES."""
         allowed = SIZES.get(name, frozenset())
         leaves = pytree.tree_leaves({key: argument for key, argument in self.arguments.items() if key not in allowed})
         if any(symbolic(leaf) for leaf in leaves):
             raise NotProven("the size of the batch is used as a number")
 
     def rows_of(self, *names: str) -> Layout:
-        """The one layout of these arguments, all of which must be rows."""
+        """The common layout of these arguments, all of which must be rows."""
         layouts = [self.layout(name) for name in names if self[name] is not None]
         if not layouts or None in layouts or not all(self.of(n).kind == ROWS for n in names if self[n] is not None):  # type: ignore[union-attr]
             raise NotProven("some of what meets here is rows of examples and some is not")

@@ -1,7 +1,8 @@
-"""What can be read off code without running it: the names it uses, what it imports, whether it catches what operations raise.
+"""Static analysis of bytecode: the names that code uses, its imports, and whether it catches errors of operations.
 
-A trace never fails by a value. An operation of a real step may (an index out of range, a target that is no probability), and
-code that catches the error knows something of all rows of its batch. Under vmap one unit's value fails for all of them.
+A trace never fails because of a value. An operation of a real step may (an index out of range, a target that is no
+probability), and code that catches the error learns something about all rows of its batch. Under vmap one unit's value fails
+for all of them.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def absolute(name: str, level: int, space: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=10_000)
 def made_of_text(code: types.CodeType) -> bool:
-    """Whether code is made from text, or modules are reached by a text, where it runs: in constructors too, which a step
-    may call."""
+    """Whether this code makes code from text, or reaches modules by a text, when it runs; this covers constructors, which a
+    step may call."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "IMPORT_FROM")
     instructions = [instruction for part in inner(code) for instruction in dis.get_instructions(part)]
     loaded = {instruction.argval for instruction in instructions if instruction.opname in loads}
@@ -91,7 +92,7 @@ def made_of_text(code: types.CodeType) -> bool:
 
 @functools.lru_cache(maxsize=10_000)
 def _catching(code: types.CodeType) -> tuple[bool, frozenset[str]]:
-    """Whether one code object goes on after an error, and the names of those that it catches ("": any)."""
+    """Whether one code object continues after an error, and the names of the errors that it catches ("": any)."""
     instructions = [
         instruction for instruction in dis.get_instructions(code) if instruction.opname not in ("EXTENDED_ARG", "CACHE", "NOP")
     ]
@@ -113,7 +114,7 @@ def _catching(code: types.CodeType) -> tuple[bool, frozenset[str]]:
 
 
 def catches(function: types.FunctionType) -> bool:
-    """Whether a function may go on after an error that an operation raised.
+    """Whether a function may continue after an error that an operation raised.
 
     >>> def safe(table, ids):
     ...     try:
@@ -133,7 +134,7 @@ def catches(function: types.FunctionType) -> bool:
 
 
 def swallows(kind: type) -> str:
-    """How a class of the user's takes errors away unseen: a context that ends them, an index that ends a loop."""
+    """How a user's class may swallow errors: a context manager that suppresses them, an index that ends a loop."""
     own = vars(kind)
     for name in ("__exit__", "__aexit__"):
         function = own.get(name)

@@ -36,7 +36,7 @@ def slot_of(obj: Any, slot: Any) -> Any:
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether they are one, or constants of which no code can tell the difference: 0.0 is not -0.0, nor Decimal("0") 0.0.
+    """Whether they are identical, or constants that no code can distinguish: 0.0 is not -0.0, nor Decimal("0") 0.0.
 
     >>> same(0.0, -0.0), same(1, True), same(float("nan"), float("nan"))
     (False, False, True)
@@ -52,7 +52,7 @@ def same(value: Any, other: Any) -> bool:
 
 
 def constant(value: Any) -> Any:
-    """What tells numbers and the like from all others of their type; None where only the thing itself does."""
+    """A key that identifies a constant among those of its type; None where only identity does."""
     kind = type(value)
     if kind in (int, str, bytes, bool):
         return value
@@ -103,7 +103,7 @@ def bytes_of(array: Any) -> bytes:
 
 
 def _memory(tensor: Tensor) -> Tensor:
-    """All of the memory that a tensor is a view of: what lies beside its entries can be reached from it."""
+    """The whole storage of a tensor, since code can reach the memory beside its entries."""
     stored = tensor.untyped_storage()
     if stored.nbytes() == tensor.numel() * tensor.element_size():
         return tensor.detach()
@@ -111,7 +111,7 @@ def _memory(tensor: Tensor) -> Tensor:
 
 
 def form(array: Any) -> Any:
-    """How an array lies in memory, which code can ask for like its numbers."""
+    """The memory layout of an array, which code can read like its numbers."""
     if isinstance(array, Tensor):
         return (
             array.data_ptr(),
@@ -128,13 +128,13 @@ def form(array: Any) -> Any:
 
 
 def described(array: Any) -> Any:
-    """The part of its form that does not depend on the place in memory."""
+    """The part of its form that does not depend on the address."""
     whole = form(array)
     return whole[1:5] if isinstance(array, np.ndarray) else whole[1:] if isinstance(array, Tensor) else whole
 
 
 class Content:
-    """What an array holds: a copy, or a digest of what is large, and how it lies in memory."""
+    """The content of an array: a copy, or a digest if it is large, with its memory layout."""
 
     def __init__(self, array: Any, copies: bool) -> None:
         size = len(array) if isinstance(array, bytearray) else array.numel() if isinstance(array, Tensor) else array.size
@@ -165,7 +165,7 @@ class Content:
         return bytes_of(now) == bytes_of(self.copy)
 
     def write(self, array: Any) -> None:
-        """Put it back, as far as that can be done: what cannot is seen by comparing again."""
+        """Restore the content as far as possible; comparing again shows what could not be restored."""
         if self.digest:
             return
         if isinstance(array, bytearray):
@@ -188,7 +188,7 @@ def digest(content: bytes) -> str:
 
 
 def reseed(generator: Any, seed: int) -> None:
-    """By the method of the built-in type, whatever a subclass says."""
+    """Seed a generator by the method of its built-in type, not of a subclass."""
     if isinstance(generator, torch.Generator):
         torch.Generator.manual_seed(generator, seed)
     elif isinstance(generator, np.random.Generator):

@@ -1,4 +1,4 @@
-"""Rules for entries that are picked or written by an index."""
+"""Rules for indexing, gathering and scattering."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTED = {
 
 
 def only_picking(name: str, call: Call) -> None:
-    """The places of examples in their batch may be moved about, and pick entries along the axis of examples: nothing else."""
+    """The positions of examples in the batch may only be moved, or pick entries along the axis of examples."""
     if name in COUNTED and call.outs[0].dtype in (torch.int64, torch.int32):
         return
     value = call.of("self")
@@ -33,8 +33,8 @@ def only_picking(name: str, call: Call) -> None:
     raise NotProven("the place of an example in its batch is used as a number")
 
 
-def _placed(call: Call, indices: list[Any]) -> tuple[int, int, list[int]]:
-    """Of an index by tensors: where its axes go, how many they are, which axes of `self` are used."""
+def _placed(indices: list[Any]) -> tuple[int, int, list[int]]:
+    """For an index by tensors: where its axes go, their number, and which axes of `self` are indexed."""
     used = [place for place, index in enumerate(indices) if index is not None]
     axes = max(indices[place].ndim for place in used)
     together = used == list(range(used[0], used[0] + len(used)))
@@ -45,7 +45,7 @@ def _placed(call: Call, indices: list[Any]) -> tuple[int, int, list[int]]:
 def indexed(call: Call) -> Value:
     value, indices = call.of("self"), list(call["indices"])
     assert value is not None
-    first, axes, used = _placed(call, indices)
+    first, axes, used = _placed(indices)
     its = [known(indices[place]) for place in used]
     _not_by_size(indices[place] for place in used)
     if value.kind in (PUBLIC, SUM) and all(operand.kind == PUBLIC for operand in its):
@@ -60,7 +60,7 @@ def indexed(call: Call) -> Value:
     if value.kind != ROWS or layout is None:
         raise NotProven("a sum over the batch is used as more than a gradient")
     if layout.dim in used:
-        return rows(_own_entries(call, indices, layout).at(first + axes - 1 - _from_right(indices, layout)))
+        return rows(_own_entries(indices, layout).at(first + axes - 1 - _from_right(indices, layout)))
     if any(operand.kind != PUBLIC for operand in its):
         raise NotProven("an index that differs between examples picks the same entries of all of them")
     moved = layout.dim - sum(place < layout.dim for place in used)
@@ -74,7 +74,7 @@ def _from_right(indices: list[Any], layout: Layout) -> int:
     return int(number.ndim - 1 - where.dim)
 
 
-def _own_entries(call: Call, indices: list[Any], layout: Layout) -> Layout:
+def _own_entries(indices: list[Any], layout: Layout) -> Layout:
     """x[arange(B), i]: each example's own entries."""
     number = known(indices[layout.dim])
     if number.kind != NUMBERS or layout.times != 1:
@@ -102,7 +102,7 @@ def put(call: Call) -> Value:
     value, indices, written = call.of("self"), list(call["indices"]), call.of("values")
     assert value is not None
     assert written is not None
-    first, axes, used = _placed(call, indices)
+    first, axes, used = _placed(indices)
     its = [known(indices[place]) for place in used]
     layout = value.layout
     if any(indices[place].dtype in _BOOL for place in used):
@@ -110,7 +110,7 @@ def put(call: Call) -> Value:
     if layout is not None and layout.dim in used:
         if value.kind != ROWS or written.kind not in (PUBLIC, ROWS):
             raise NotProven(PART)
-        spot = _own_entries(call, indices, layout).at(first + axes - 1 - _from_right(indices, layout))
+        spot = _own_entries(indices, layout).at(first + axes - 1 - _from_right(indices, layout))
         if written.kind == ROWS:
             wide = call["values"].ndim
             full = call["self"].ndim - len(used) + axes
@@ -141,7 +141,7 @@ def _masked(call: Call, value: Value, mask: Value, indices: list[Any], written: 
 
 
 def _added_up(call: Call, indices: list[Any], used: list[int], axes: int, first: int) -> Value:
-    """Every example adds its own rows at its own places: a sum over the examples."""
+    """Every example adds its own rows at its own positions: a sum over the examples."""
     layouts = []
     for place in used:
         its = known(indices[place])
@@ -160,7 +160,7 @@ def _added_up(call: Call, indices: list[Any], used: list[int], axes: int, first:
     "take_along_dim",
 )  # fmt: skip
 def along(call: Call) -> Value:
-    """Entries picked or written along one axis, which is not that of the examples, by an index of the example's own."""
+    """Entries picked or written along one axis other than that of the examples, by an index of the example's own."""
     call.no_sizes()
     dim = positive(call["dim"], max(call["self"].ndim, 1))
     value, index = call.of("self"), call.of("index")

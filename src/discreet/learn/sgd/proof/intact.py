@@ -1,8 +1,8 @@
-"""Whether torch and the engine are as they were installed: the code of every function is that of the file it names.
+"""Checks that torch and the engine are as installed: the code of every function is that of the file it names.
 
-On the fast path functions of torch and layers of the engine are given the rows of all examples. A function that somebody put
-into one of their modules or classes would be given them too, so with one of these there is no proof. A recorded program may
-call torch's own functions only; which they are is decided here too.
+On the fast path functions of torch and layers of the engine receive the rows of all examples. So would a foreign function that
+was put into one of their modules or classes, so there is no proof then. A recorded program may call torch's own functions only;
+which they are is decided here too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CHECKED = (
 )  # compared with their files
 HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[3]}/")
 COMPILED = re.compile(r"__(compiled_fn|resume_at)_\d")  # put into modules by torch.compile; no file of torch has such names
-COMPILER = ("torch._inductor",)  # whose functions are made from text, and run in no step
-BESIDE = {*sys.stdlib_module_names, "numpy"}  # of which it is seen that no function is the user's
+COMPILER = ("torch._inductor",)  # its functions are generated from text, and run in no step
+BESIDE = {*sys.stdlib_module_names, "numpy"}  # checked only for functions of the user's
 GENERATED = {
     "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__",
     "__delattr__",
@@ -43,7 +43,7 @@ BOOTSTRAP = {"importlib._bootstrap": "_frozen_importlib", "importlib._bootstrap_
 
 
 class Scan:
-    """A look at all functions of these packages, and what was there, so that another look takes some milliseconds."""
+    """A scan of all functions of these packages, remembered so that the next scan takes some milliseconds."""
 
     def __init__(self) -> None:
         self._spaces: dict[int, tuple[str, Any, bool, list[Any]]] = {}  # modules and classes, with what is in them
@@ -56,7 +56,7 @@ class Scan:
         self._under_way: set[int] = set()
 
     def strange(self) -> str | None:
-        """Something that is not of these packages, where it was not looked at before."""
+        """The name of something foreign among what was not scanned before; None if there is nothing."""
         for name, space, generated, before in list(self._spaces.values()):
             same = len(space) == len(before) and all(map(operator.is_, space.values(), before))
             if not same and (other := self._space(name, space, True, generated)) is not None:
@@ -73,7 +73,7 @@ class Scan:
         return None
 
     def holds(self) -> bool:
-        """Whether all functions that were seen have the code and the variables that they had."""
+        """Whether all scanned functions still have the same code and variables."""
         codes = map(operator.is_, map(_CODE, self.functions.values()), self._codes)
         return all(codes) and all(map(operator.is_, map(inside, self._cells), self._kept))
 
@@ -99,7 +99,7 @@ class Scan:
         return None
 
     def _function(self, function: types.FunctionType, exact: bool, generated: bool) -> bool:
-        """Whether a function, and those that it keeps in its variables, are of these packages."""
+        """Whether a function, and those in its closure and defaults, belong to these packages."""
         if id(function) in self.functions or id(function) in self._under_way:
             return True
         code = function.__code__
@@ -153,7 +153,7 @@ def found(function: types.FunctionType) -> bool:
 
 
 def _functions(obj: Any) -> Iterator[types.FunctionType]:
-    """A function, what is wrapped in a method, a property or a partial, or how an object is called."""
+    """The Python functions of an object: itself, or those in a method, a property or a partial, or its __call__."""
     kind = type(obj)
     if kind is types.FunctionType:
         yield obj
@@ -202,7 +202,7 @@ OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
 
 
 def line() -> str:
-    """The line of code that runs, that is neither torch's nor ours; it can be told if an operation fails."""
+    """The running line of code that is neither torch's nor ours, for the message if an operation fails."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
         frame = frame.f_back
@@ -217,7 +217,7 @@ OWN = {
 
 
 def answering(module: nn.Module) -> str | None:
-    """The name of something that a class of the user's puts between the engine and what a module holds.
+    """The name of an attribute by which a user's class intercepts the engine's access to a module's contents.
 
     >>> class Kept(nn.Linear):
     ...     weight = property(lambda self: torch.zeros(1))

@@ -1,4 +1,4 @@
-"""Looking around from a model and its loss: everything that their code can keep something in, by the parts it consists of."""
+"""Walks all objects reachable from a model and its loss: everything in which their code can keep state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ UNWATCHED = {"_abc_impl", "__dict__", "__weakref__", "__annotations_cache__"}  #
 
 
 class Look:
-    """The state at one moment. It holds what it saw, so that nothing new can take the address of something old."""
+    """The state at one moment. It holds references to what it saw, so that no address is reused."""
 
     def __init__(self, model: nn.Module, code: Iterable[Any], copies: bool = True) -> None:
         self._seen: set[int] = set()
@@ -138,7 +138,7 @@ class Look:
             self._todo.append(tensor.grad)
 
     def _token(self, obj: Any) -> Any:
-        """What the key says of one thing."""
+        """The part of the key for one object."""
         if plain(obj):
             text = constant(obj)
             return type(obj), obj if text is None else text
@@ -181,7 +181,7 @@ class Look:
             self._object(obj)
 
     def _object(self, obj: Any) -> None:
-        """Anything by its parts: what its base holds, its slots, its attributes, its class."""
+        """Visit an object's parts: the content of its base type, its slots, its attributes, its class."""
         kind = type(obj)
         base = base_of(kind)
         if not transparent(kind):  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ class Look:
                 self._handlers(obj)
 
     def _handlers(self, obj: logging.Logger) -> None:
-        """What a logger calls: what is put on it, and what a handler of the user's has for attributes."""
+        """Visit a logger's handlers and filters, and the attributes of the user's own handlers."""
         for handler in (*obj.handlers, *obj.filters):
             own = getattr(handler, "__dict__", None)
             if type(own) is dict and id(own) not in self._seen:
@@ -245,7 +245,7 @@ class Look:
         self.serial = self.unproven = f"an error of an operation may be caught, which tells a value ({place})"
 
     def _mapping(self, mapping: dict[Any, Any], known: frozenset[str] = frozenset()) -> None:
-        """A dictionary; of what is `known` to be there only whether it is exchanged."""
+        """Visit a dictionary; for `known` names, only watch whether they are replaced."""
         self._seen.add(id(mapping))
         base = OrderedDict if isinstance(mapping, OrderedDict) else dict
         contents = dict(base.items(mapping))
@@ -283,7 +283,7 @@ class Look:
     # ---- types of their own ------------------------------------------------------------------------------------------
 
     def _callable(self, obj: Any) -> bool:
-        """Things that call others."""
+        """Visit objects that call others."""
         if isinstance(obj, (staticmethod, classmethod, types.MethodType)):
             self.key.append(("method", self._token(obj.__func__), self._token(getattr(obj, "__self__", None))))
             self._todo.extend((obj.__func__, getattr(obj, "__self__", None)))
@@ -310,7 +310,7 @@ class Look:
         return True
 
     def _special(self, obj: Any) -> bool:
-        """Types of C that are known."""
+        """Visit objects of known C types."""
         if isinstance(obj, itertools.count):
             self.key.append(repr(obj))
             self._told.append((obj, repr(obj)))
@@ -364,7 +364,7 @@ class Look:
         self._code(function)
 
     def _code(self, function: types.FunctionType) -> None:
-        """The names that it uses, what it imports, and what its errors tell."""
+        """Record the names and imports that a function's code uses, and whether it catches errors."""
         space, code = function.__globals__, function.__code__
         names = bytecode.names_of(code)
         self.named |= names
@@ -393,7 +393,7 @@ class Look:
                 self._todo.append(space[name])
 
     def _in_modules(self) -> bool:
-        """Follow what the code names in modules that are no installed package's, as far as there is something new."""
+        """Follow names that the code uses in modules outside installed packages; returns whether there was anything new."""
         for name in sorted(self.named | self._imports):
             if isinstance(sys.modules.get(name), types.ModuleType):
                 self._visit(sys.modules[name])

@@ -1,4 +1,4 @@
-"""Rules for the layers of networks that torch computes in one operation."""
+"""Rules for network layers that are one operation in torch."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def embedding_back(call: Call) -> Value:
 
 @rule("_sparse_coo_tensor_with_dims_and_tensors")
 def sparse(call: Call) -> Value:
-    """The gradient of a table as a list of places and what is added there."""
+    """The gradient of a table as a list of positions and the values added there."""
     places, added = call.of("indices"), call.of("values")
     assert places is not None
     assert added is not None
@@ -190,7 +190,7 @@ POOLS = ("max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_poo
 
 @rule(*IMAGES)
 def images(call: Call) -> list[Value]:
-    """Image by image: every tensor that comes in or goes out has one entry an image along its first axis."""
+    """Image by image: every input and output tensor has one entry per image along its first axis."""
     call.no_sums()
     call.no_sizes()
     layouts = [value.layout for value in call.values if value.kind == ROWS and value.layout is not None]

@@ -1,4 +1,4 @@
-"""Rules for what computes with entries: entry by entry, along axes, and products."""
+"""Rules for arithmetic: elementwise, along axes, and products."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def totalled(call: Call) -> Value:
     "nanmean", "quantile", "nanquantile", "_linalg_vector_norm", "cummax_helper",
 )  # fmt: skip
 def over(call: Call) -> Any:
-    """What is taken over axes is one example's own where the axis of examples is not among them."""
+    """A reduction over axes keeps examples apart if the axis of examples is not among them."""
     if "other" in call.arguments:  # the larger of two, entry by entry
         return by_entry(call)
     call.no_sums()
@@ -188,7 +188,7 @@ def product(a: Value, b: Value, axes: int) -> Value:
 
 
 def plus(call: Call, name: str, result: Value) -> Value:
-    """What is added to a product."""
+    """The addend of a product."""
     more = call.of(name)
     if more is None:
         return result

@@ -1,8 +1,8 @@
-"""What an object consists of: its attributes, slots, elements; or that it holds something that cannot be looked into.
+"""The parts of an object (attributes, slots, elements), or the fact that it is opaque.
 
-An object of Python is the memory of a built-in type that it is derived from, its slots and its __dict__. Where its size is
-that of these parts and the built-in type is one whose content can be read, all of it can be. Everything else (generators,
-locks, files, types of extension modules) is opaque, whatever its name.
+A Python object is the memory of the built-in type that it derives from, its slots and its __dict__. Where its size equals that
+of these parts and the built-in type's content can be read, the whole object can be. Everything else (generators, locks, files,
+types of extension modules) is opaque.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _homes: dict[tuple[str, int], bool] = {}
 
 
 def foreign(module: str | None) -> bool:
-    """Code of installed packages: what they keep for themselves is not looked at. A module's file says whose it is."""
+    """Whether a module belongs to an installed package, by its file; the state of such packages is not examined."""
     name = module if isinstance(module, str) else ""
     own = sys.modules.get(name)
     key = (name, id(own))
@@ -93,7 +93,7 @@ def _foreign(name: str, own: Any) -> bool:
 
 
 def foreign_function(function: types.FunctionType) -> bool:
-    """By where its globals and its code come from: __module__ is anybody's to set."""
+    """Whether a function belongs to an installed package, by its globals and code, since anybody can set __module__."""
     space, file = function.__globals__, function.__code__.co_filename.replace("\\", "/")
     name = space.get("__name__")
     home = sys.modules.get(name) if isinstance(name, str) else None
@@ -101,7 +101,7 @@ def foreign_function(function: types.FunctionType) -> bool:
 
 
 def foreign_class(kind: Any) -> bool:
-    """A class of an installed package: it is found there, or has functions from there alone."""
+    """Whether a class belongs to an installed package: it is found there, or all its functions come from there."""
     return _foreign_class(kind)
 
 

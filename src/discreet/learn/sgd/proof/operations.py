@@ -1,7 +1,7 @@
-"""Operations with kernels written in Python, and what looks behind vmap.
+"""Operations with kernels written in Python, and functions that unwrap vmap's tensors.
 
-A trace runs no kernel, and vmap calls the kernel of an operation that it knows no rule for once for every unit, one after
-another: what such a kernel keeps is seen by the next unit.
+A trace runs no kernel, and vmap calls the kernel of an operation without a batching rule once for every unit, one after
+another, so state that such a kernel keeps reaches the next unit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNCHECKED = {
 
 
 def vmap_rules() -> list[str]:
-    """Operations that are not torch's and say themselves what they are under vmap: such a rule sees all units."""
+    """Operations that are not torch's and register their own vmap rule, which sees all units."""
     named = torch._C._dispatch_get_registrations_for_dispatch_key("FuncTorchBatched")
     return sorted(name for name in named if name.partition("::")[0] not in OWN)
 
@@ -109,17 +109,17 @@ _plain = {id(getattr(place, name)): getattr(place, name) for place, name in _unw
 
 
 def looks_behind(function: Any) -> bool:
-    """Whether a function gives the tensor of all units for one unit's."""
+    """Whether a function unwraps one unit's tensor to that of all units."""
     return _plain.get(id(function)) is function
 
 
 class Behind(Exception):
-    """Code asked for what vmap hides."""
+    """Code tried to read what vmap hides."""
 
 
 @contextmanager
 def hidden() -> Iterator[list[str]]:
-    """While this is open, whoever looks behind vmap, or writes a tensor out as text, is noted and gets an error."""
+    """A context that records and refuses attempts to unwrap vmap's tensors, or to print a tensor."""
     peeked: list[str] = []
     torchs = str(torch.__file__).rpartition("/")[0] + "/"
     before = [(place, name, getattr(place, name)) for place, name in _unwrapping()]

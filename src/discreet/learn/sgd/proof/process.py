@@ -1,4 +1,4 @@
-"""What every unit finds as it was: settings of torch, Python and the process that one unit's code could change for the next.
+"""Process-wide settings of torch and Python that one unit's code could change for the next, and that are restored.
 
 Generators of random numbers are seeded for every unit anew, from seeds that were drawn before the first of them ran.
 """
@@ -141,7 +141,7 @@ def _in_main_thread() -> bool:
 
 
 def _handlers() -> tuple[Any, ...]:
-    """What is done at a signal, and which timers run; only the main thread may change the first."""
+    """Signal handlers and running timers; only the main thread may change handlers."""
     timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF) if hasattr(signal, "getitimer") else ()
     known = tuple((number, signal.getsignal(number)) for number in signal.Signals) if _in_main_thread() else ()
     return known, tuple(timer for timer in timers if signal.getitimer(timer)[0])
@@ -229,7 +229,7 @@ def seed_torch(seed: int) -> None:
 
 @contextmanager
 def as_it_was(seed: int | None = None) -> Iterator[None]:
-    """Whatever is done inside leaves the process's settings as they were; generators begin at `seed` and are put back."""
+    """Restore the process's settings afterwards; generators begin at `seed` and are restored too."""
     before = settings()
     drawn = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
@@ -254,7 +254,7 @@ def runs() -> tuple[type, ...]:
 
 
 def of_user(module: Any) -> bool:
-    """Whether a module is one of variables in Python, and no installed package's; what extensions make up is their own."""
+    """Whether a module is Python code outside installed packages and extensions."""
     if type(module) is not types.ModuleType or foreign(module.__name__):
         return False
     return isinstance(getattr(module, "__file__", None), str) or module.__name__ == "__main__"
@@ -274,12 +274,12 @@ def own_file(name: str) -> bool:
 
 
 def modes() -> list[Any]:
-    """What torch asks about every operation: contexts that somebody entered."""
+    """The active modes that torch consults for every operation."""
     return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
 
 
 def beside(contexts: bool = True) -> str | None:
-    """Something of the user's that Python or torch would call during a step, and let see what is computed there."""
+    """A user's hook that Python or torch would call during a step with access to its values; None if there is none."""
     if contexts and any(not foreign_class(type(mode)) for mode in modes()):
         return "a context that is asked about every operation"
     if any(map(_of_user, torch._C._autograd._top_saved_tensors_default_hooks(False) or ())):

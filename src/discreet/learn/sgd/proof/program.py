@@ -1,8 +1,8 @@
 """A recorded step: the list of torch's functions that model and loss called, with their arguments, to be called again.
 
-On the fast path this list is what runs, and what was proven; the code of model and loss is not given a private row. A node
-calls a function of torch, or a layer of the engine, or a part of the list that belongs to a module or a checkpoint. Its
-arguments are constants, values of earlier nodes, parameters and buffers of the model, and numbers computed from the batch size.
+On the fast path this proven list runs, and the code of model and loss gets no private row. A node calls a function of torch, a
+layer of the engine, or a part of the list that belongs to a module or a checkpoint. Its arguments are constants, values of
+earlier nodes, parameters and buffers of the model, and numbers computed from the batch size.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Sized:
 
 @dataclass(frozen=True)
 class State:
-    """Whether gradients are recorded, and in which types: what a `with` around a call decides."""
+    """Grad mode and autocast types: the state that a `with` around a call sets."""
 
     grad: bool
     cast: tuple[tuple[str, bool, torch.dtype], ...]
@@ -105,7 +105,7 @@ class Env:
 
 
 class Program:
-    """The recorded losses of a batch, of no model in particular: parameters are known by their names."""
+    """The recorded losses of a batch, independent of a model: parameters are referenced by name."""
 
     def __init__(self, whole: Part, start: State, tree: Any = None) -> None:
         self.whole, self.start, self.tree = whole, start, tree
@@ -132,7 +132,7 @@ class Bound:
 
 @contextmanager
 def _as_begun() -> Iterator[None]:
-    """Whatever fails inside leaves gradients and types as they were."""
+    """Restore grad mode and autocast if something inside fails."""
     outer = State.now()
     try:
         yield
@@ -156,8 +156,8 @@ def _leaves(node: Node) -> list[Any]:
 
 
 def _runner(part: Part, start: State, modules: dict[str, nn.Module]) -> Callable[..., tuple[Any, ...]]:
-    """A function of what is taken from around the part, by slot, and of its inputs."""
-    canonical = {start: start}  # equal states are made one, so that comparing them costs nothing
+    """A function of the values captured from the enclosing part, by slot, and of the part's inputs."""
+    canonical = {start: start}  # equal states are interned, so that comparing them costs nothing
     states = [canonical.setdefault(node.state, node.state) for node in part.nodes]
     steps = [
         (_caller(step_node, modules), step_node.outs, step_node.drops, state, step_node.where)
@@ -230,7 +230,7 @@ def _of_part(node: Node, part: Part, args: Get, kwargs: Get, modules: dict[str, 
 
 
 def _called(module: nn.Module, args: Any, kwargs: Any) -> Any:
-    """What the engine, or the proof, put in the place of a module's forward; else what was recorded of it, or torch's own."""
+    """Call the forward that the engine or the proof installed; else the recorded one, or torch's own."""
     placed = module.__dict__.get("forward")
     forward = placed if placed is not None and getattr(placed, "discreet", False) else forward_of(module)
     shards = sharding(module)
@@ -241,7 +241,7 @@ def _called(module: nn.Module, args: Any, kwargs: Any) -> Any:
 
 
 def sharding(module: nn.Module) -> Any:
-    """What fully_shard has for a module: it gathers the weights before a forward and in the backward; None for others."""
+    """The state of fully_shard for a module, which gathers the weights in forward and backward; None for others."""
     hooks = [getattr(hook, "__self__", None) for hook in module._forward_pre_hooks.values()]
     return next((state for state in hooks if type(state).__name__ == "FSDPState" and foreign_class(type(state))), None)
 
@@ -301,7 +301,7 @@ def tensors(tree: Any) -> list[Tensor]:
 
 
 def tidy(part: Part, needed: Iterable[int] = ()) -> None:
-    """Say of every node which slots are not needed any more after it, so that memory is given back as it was."""
+    """Note for every node which slots are not needed after it, so that memory is freed as in the original code."""
     last: dict[int, int] = {}
     for number, node in enumerate(part.nodes):
         used = [leaf.slot for leaf in _leaves(node) if isinstance(leaf, Ref)]

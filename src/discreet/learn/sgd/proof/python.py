@@ -1,8 +1,8 @@
-"""What the code of model and loss keeps in Python: attributes, hooks, closures, defaults, globals that it names.
+"""The Python state of model and loss: attributes, hooks, closures, defaults, and the globals they name.
 
-A trace holds for the code that was traced. Code that goes another way later must have kept something from one call to the
-next; what it can keep is watched here: nothing there may change while a step is computed, and what is changed between steps
-asks for another proof. What cannot be looked into might keep anything, so that where it is reached there is no proof.
+A trace holds for the code that was traced. Code that behaves differently later must have kept state from one call to the next.
+That state is watched here: it must not change while a step is computed, and a change between steps requires another proof.
+An opaque object could keep anything, so there is no proof where one is reached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ USUAL = {"fake_device", "fake_mode", "constant", "pytype", "dispatch_keys", "rea
 
 
 class Watch(Look):
-    """What the code can see, to be compared with what it is later, and to be put back."""
+    """The state that the code can reach, to be compared with later states, and to be restored."""
 
     def __init__(self, model: nn.Module, code: Iterable[Any], copies: bool = True) -> None:
         super().__init__(model, code, copies)
@@ -48,7 +48,7 @@ class Watch(Look):
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
     def changed(self) -> str | None:
-        """The name of something that is not what it was."""
+        """The name of something that changed; None if nothing did."""
         if any(self._empty):
             return next(str(name) for mapping in self._empty for name in mapping)
         for mapping, before, base in self._dicts:
@@ -142,7 +142,7 @@ class Watch(Look):
     # ---- putting back ------------------------------------------------------------------------------------------------
 
     def restore(self, fresh: bool = False) -> None:
-        """Put everything back, whatever a call left there; generators of its own draw anew where `fresh`."""
+        """Restore everything that a call changed; the code's own generators are reseeded where `fresh`."""
         for obj, kind in zip(*self._objects, strict=True):
             if type(obj) is not kind:
                 object.__setattr__(obj, "__class__", kind)
@@ -221,13 +221,13 @@ class Watch(Look):
 
     @property
     def lost(self) -> str:
-        """Something in which one unit could leave something for the next: it is hidden, or there is too much of it."""
+        """State through which one unit could reach the next: it is opaque, or too large to watch."""
         return self.hidden or (f"more than {MOST} things" if self.large else "")
 
 
 @contextmanager
 def put_back(model: nn.Module, code: Iterable[Any], fresh: bool = False) -> Iterator[Watch]:
-    """Whatever is done inside leaves Python's side of the model as it was, its gradients, and the settings of the process."""
+    """Restore the model's Python state, its gradients and the settings of the process afterwards."""
     watch = Watch(model, code)
     gradients = [(p, p.grad) for p in model.parameters()]
     with as_it_was():
@@ -261,7 +261,7 @@ def _alike(mapping: dict[Any, Any], before: dict[Any, Any], base: Any) -> bool:
 
 
 def _computed(now: Any, before: Any, trained: bool = False) -> bool:
-    """Whether a tensor took another's place, with its shape and type, and with nothing hanging on it."""
+    """Whether a tensor replaced another with the same shape and type, and without hooks or attributes."""
     if not isinstance(now, Tensor) or not isinstance(before, Tensor) or type(before) not in (Tensor, nn.Parameter):
         return False
     real = trained and not isinstance(now, FakeTensor)

@@ -1,7 +1,7 @@
-"""Records, while model and loss are traced, which functions of torch they call: the program that runs in their place.
+"""Records, while model and loss are traced, which functions of torch they call: the program that runs instead of them.
 
-Functions of torch are recorded as they are called; what reaches torch in another way (under vmap, from scripted code) is
-recorded operation by operation. A tensor of which it is not known where it came from ends the recording.
+Calls of torch's functions are recorded; operations that reach torch in another way (under vmap, from scripted code) are
+recorded one by one. A tensor of unknown origin ends the recording.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ UNKNOWN = "a tensor is used of which it was not seen where it came from"
 
 
 class Frame:
-    """A part that is being recorded, or was."""
+    """A part during and after its recording."""
 
     def __init__(self, part: Part, outer: Frame | None, owner: str | None, node: Node | None) -> None:
         self.part, self.outer, self.owner, self.node = part, outer, owner, node
 
 
 class Recorder(TorchFunctionMode):
-    """Takes down the calls of one traced forward."""
+    """Records the calls of one traced forward."""
 
     def __init__(self, model: nn.Module, layers: list[nn.Module]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Recorder(TorchFunctionMode):
         self._whole, self._open = self._frame.part, True
 
     def end(self, outputs: Any, tree: bool = False) -> None:
-        """What comes out: the losses, or a tree of tensors."""
+        """Set the outputs: the losses, or a tree of tensors."""
         self._open = False
         leaves, shape = pytree.tree_flatten(outputs)
         if tree and not _plain_tree(shape):
@@ -83,7 +83,7 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """While this is open, layers and checkpoints are recorded as such."""
+        """A context in which layers and checkpoints are recorded as such."""
         before = {module: module.__dict__.get("forward") for module in self._layers}
         with ExitStack() as stack:
             for module in self._layers:
@@ -120,7 +120,7 @@ class Recorder(TorchFunctionMode):
             self._covered = False
 
     def operation(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
-        """An operation ran. Where no function was seen to call it, it is recorded itself."""
+        """An operation ran. If no recorded function called it, the operation itself is recorded."""
         self._ran += 1
         if not self._open or self._covered:
             return
@@ -203,7 +203,7 @@ class Recorder(TorchFunctionMode):
         return tensor  # it was there before: a constant
 
     def _own(self, places: list[Held]) -> Held:
-        """Of a tied parameter, the name that it has in the module whose forward runs."""
+        """The name of a tied parameter in the module whose forward is running."""
         frame: Frame | None = self._frame
         while frame is not None:
             if frame.owner is not None:
@@ -217,7 +217,7 @@ class Recorder(TorchFunctionMode):
         return places[0]
 
     def _reach(self, tensor: Tensor, slot: int) -> int:
-        """The slot of a tensor as seen from here: taken from around, or brought out of a part that has ended."""
+        """The slot of a tensor in the current part: captured from an enclosing part, or returned by one that has ended."""
         current, way = self._frame, []
         around: list[Frame] = []
         frame: Frame | None = current
@@ -265,7 +265,7 @@ class Recorder(TorchFunctionMode):
         return forward
 
     def _part(self, node: Node, module: nn.Module, placed: Any, args: Any, kwargs: Any) -> Any:
-        """A module that the engine runs by its own forward: its operations are a part of their own."""
+        """Record a module that the engine runs by its own forward as a part."""
         with self._within(node, tensors((args, kwargs)), node.module) as frame:
             out = with_hooks(module, placed, args, kwargs) if computed(module) else placed(*args, **kwargs)
             leaves = [leaf for leaf in _all(out) if id(leaf) not in self._held]
@@ -275,7 +275,7 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def _within(self, node: Node, inputs: list[Tensor], owner: str | None = None) -> Iterator[Frame]:
-        """While this is open, calls are recorded as a part of the node; then its inputs are what they were around it."""
+        """A context in which calls are recorded as a part of the node; afterwards its inputs have their outer slots again."""
         outer, before = self._frame, {id(leaf): self._slots.get(id(leaf)) for leaf in inputs}
         self._frame = self._framed(inputs, outer, node, owner)
         try:
@@ -316,7 +316,7 @@ class Recorder(TorchFunctionMode):
 
 
 class _Unrecordable(Exception):
-    """An argument that cannot be kept for later: a function, an object of a stranger's."""
+    """An argument that cannot be recorded: a function, or an object of an unknown type."""
 
 
 def _fail() -> Any:
@@ -340,7 +340,7 @@ def _plain_tree(shape: Any) -> bool:
 
 
 def _allowed(func: Any, args: Any, recorder: Recorder) -> None:
-    """Nothing may be left on a tensor that outlives the step, and no backward run into the gradients of parameters."""
+    """Refuse calls that leave state on a tensor that outlives the step, or run a backward into parameters' gradients."""
     name = getattr(func, "__name__", "")
     if name in NO:
         raise NotProven(f"a hook is put on a tensor, or a backward is run inside the forward ({name})")

@@ -1,7 +1,7 @@
-"""Rules for whole layers that torch would take apart into operations for every position, or that count along the batch.
+"""Rules for whole layers that torch would decompose into operations for every position, or that index along the batch.
 
-A recurrent layer reads the positions of each example in order; examples meet nowhere, and the weights are used by all of them.
-A bag of words is added up example by example, though torch is told where in one long list each example begins.
+A recurrent layer reads the positions of each example in order; examples never interact, and all of them use the weights. A bag
+of words is summed example by example, although torch receives the offsets of the examples in one long list.
 """
 
 from __future__ import annotations

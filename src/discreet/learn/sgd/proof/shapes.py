@@ -1,4 +1,4 @@
-"""Rules for what moves entries about: views, slices, joins, indices, and tensors made from nothing."""
+"""Rules for operations that move entries: views, slices, concatenation, and new tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PART = "some examples of the batch are left out, chosen by their place or put in
 
 
 def _moved(call: Call, layout: Layout | None, out: Tensor | None = None) -> Value:
-    """The value of `self` somewhere else."""
+    """The value of `self` with another layout."""
     value = call.of("self")
     assert value is not None
     if layout is None and batch_axes((call.outs[0] if out is None else out).shape):
@@ -101,7 +101,7 @@ def sliced(call: Call) -> Value:
 
 
 def _part(layout: Layout, start: Any, size: Any, step: Any) -> Layout:
-    """Whole runs of all examples; anything else leaves some out."""
+    """The layout of a slice that keeps whole runs of all examples; other slices are refused."""
     if step not in (None, 1) or symbolic(step):
         raise NotProven(PART)
     if not multiple(size):
@@ -169,7 +169,7 @@ def unfolded(call: Call) -> Value:
 
 @rule("slice_backward", "select_backward", "diagonal_backward", "unfold_backward")
 def given_back(call: Call) -> Value:
-    """What a slice gives back to the whole it was cut from: the rest is 0."""
+    """The backward of a slice: its gradient embedded in zeros."""
     value = call.of("grad_output") or call.of("grad_in") or call.of("grad")
     assert value is not None
     if value.kind != ROWS:
@@ -296,7 +296,7 @@ BLANK = {"empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like
 
 @rule(*SAME, *DRAWN, *BLANK)
 def made(call: Call) -> Value:
-    """All entries alike, or drawn alike: true of any split of them into examples. Blank memory may hold anything."""
+    """New tensors with equal or identically drawn entries, which can be split into examples in any way; or uninitialised."""
     call.no_sizes("stride")
     out = call.outs[0]
     layout = free(out.shape)

@@ -1,6 +1,6 @@
 """The trace of one step, forward and backward, on tensors without values whose batch size is a symbol.
 
-Every operation that torch runs is seen below autograd, so hooks, custom functions and the loss are in it like everything else.
+Every operation is observed below autograd, so hooks, custom functions and the loss are covered like everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from discreet.learn.sgd.proof.recorder import Recorder
 from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, SUM, Layout, NotProven, known, mark, public, rows
 from discreet.learn.sgd.proof.watcher import Peeking, Watcher
 
-SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
+SIZE = 37  # the hint for the symbolic batch size; used only where something asks for a number
 SIZED = "what is computed depends on the size of the batch"
 OWN = (str(Path(torch.__file__).parent) + "/", str(Path(__file__).parent) + "/")  # whose code may write a size out as text
 ANSWERS: dict[str, Callable[..., Any]] = {"guard_bool": bool, "guard_int": int, "guard_float": float}
@@ -38,10 +38,10 @@ ANSWERS: dict[str, Callable[..., Any]] = {"guard_bool": bool, "guard_int": int, 
 
 @contextmanager
 def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
-    """A question about the batch size whose answer is not the same for all sizes is a reason, whoever asks it.
+    """Fail the proof when any code asks a question about the batch size whose answer depends on it.
 
-    Inside operations that only choose a kernel by it, it is answered for the size that is traced, and left no trace of: what
-    torch learned there would answer the same question of the user's code. len(x) gives the symbol as x.shape[0] does.
+    Operations that only choose a kernel by it get the answer for the traced size, which is not recorded: torch would reuse
+    it for the same question from the user's code. len(x) gives the symbol, as x.shape[0] does.
     """
     plain = {name: getattr(SymNode, name) for name in (*ANSWERS, "guard_size_oblivious", "guard_or_false", "guard_or_true")}
     length = builtins.len
@@ -75,7 +75,7 @@ def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
 
 @contextmanager
 def _unread(watcher: Watcher) -> Iterator[None]:
-    """A size written out as text is a number that was read, unless torch does it; so is a tensor handed to another library."""
+    """Fail when a size is converted to text, unless by torch, or when a tensor is exported to another library."""
     kinds = (torch.SymInt, torch.SymFloat, torch.SymBool)
     texts = {(kind, name): kind.__dict__.get(name) for kind in kinds for name in ("__str__", "__repr__", "__format__")}
     leaving = {name: getattr(torch._C, name) for name in ("_to_dlpack", "_to_dlpack_versioned") if hasattr(torch._C, name)}
@@ -125,7 +125,7 @@ def _unread(watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def _unflattened() -> Iterator[None]:
-    """Recurrent layers lay their weights side by side in memory, on a GPU, by their addresses: nothing is computed by it."""
+    """Skip the flattening of recurrent weights on a GPU, which depends on addresses and computes nothing."""
     plain = nn.RNNBase.flatten_parameters
     nn.RNNBase.flatten_parameters = lambda self: None  # type: ignore[method-assign]
     try:
@@ -136,7 +136,7 @@ def _unflattened() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What torch logs of an operation that it cannot trace is told as the reason."""
+    """Silence torch's log about operations that it cannot trace; the reason is reported by us."""
     talkers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")]
     before = [talker.disabled for talker in talkers]
     try:
@@ -149,7 +149,7 @@ def _quiet() -> Iterator[None]:
 
 
 class Seen(FakeTensorMode):
-    """Tensors without values, of which no operation may run where the rules are not applied: in another thread, say."""
+    """Fake tensors whose operations are refused where the rules are not applied, as in another thread."""
 
     watcher: Watcher | None = None
 
@@ -269,7 +269,7 @@ def _fake_constant(fake: FakeTensorMode, tensor: Tensor) -> Tensor:
 
 
 def _whole(parameter: Tensor) -> Tensor:
-    """A parameter that lies in parts on several processes, as a layer sees it."""
+    """A sharded parameter as a layer sees it: whole."""
     if not hasattr(parameter, "device_mesh"):
         return parameter
     return nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device), parameter.requires_grad)
@@ -277,7 +277,7 @@ def _whole(parameter: Tensor) -> Tensor:
 
 @contextmanager
 def _unsplit(model: nn.Module) -> Iterator[None]:
-    """Without the hooks by which fully_shard gathers weights: here they are whole already."""
+    """Remove the hooks by which fully_shard gathers weights, which are whole here."""
     saved = [(hooks, dict(hooks)) for module in model.modules() for hooks in (module._forward_pre_hooks, module._forward_hooks)]
     for hooks, before in saved:
         for number, hook in before.items():

@@ -1,4 +1,4 @@
-"""What the proof knows of a tensor: whose numbers it holds, and along which axis the examples lie.
+"""Abstract values of the proof: on which examples a tensor depends, and along which axis they lie.
 
 Every tensor of a traced step is one of
 
@@ -51,7 +51,7 @@ class Layout:
 
 
 class Cell:
-    """One piece of memory, seen by all its views: what it holds, whether it may be written, whether it was ever written."""
+    """One storage with all its views: its kind, whether it may be written, and whether it was ever written."""
 
     __slots__ = ("blank", "captured", "free", "kind", "pooled", "views", "why")
 
@@ -94,7 +94,7 @@ def mark(tensor: Tensor, value: Value) -> None:
 
 
 def known(tensor: Tensor) -> Value:
-    """The value of a tensor. A real one was there before the trace began, so it is a constant of the model."""
+    """The value of a tensor. A real tensor existed before the trace, so it is a constant of the model."""
     value = getattr(tensor, "_discreet_value", None)
     if isinstance(value, Value):
         return value
@@ -107,14 +107,14 @@ def known(tensor: Tensor) -> Value:
 
 
 def symbolic(number: Any) -> bool:
-    """Whether a number knows the size of the batch."""
+    """Whether a number depends on the batch size."""
     return isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not getattr(
         number.node.expr, "is_number", True
     )
 
 
 def multiple(size: Any) -> int:
-    """How many entries an axis has for every example: 0 for one that does not grow with the batch."""
+    """The number of entries per example along an axis: 0 if it does not grow with the batch."""
     if not symbolic(size):
         return 0
     expr = size.node.expr
@@ -162,7 +162,7 @@ def reshaped(layout: Layout, old: Sequence[Any], new: Sequence[Any]) -> Layout:
 
 
 def merged(layouts: Sequence[Layout]) -> Layout:
-    """One layout that all these have."""
+    """The common layout of all these."""
     fixed = [layout for layout in layouts if not layout.free] or list(layouts)
     if any((other.dim, other.outer, other.inner) != (fixed[0].dim, fixed[0].outer, fixed[0].inner) for other in fixed):
         raise NotProven("examples lie along different axes, or in another order, in two tensors that meet")

@@ -1,4 +1,4 @@
-"""Runs every operation of a trace, applies its rule, and notes the first thing that stands in the way of a proof."""
+"""Runs every operation of a trace, applies its rule, and records the first obstacle to a proof."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Watcher(TorchDispatchMode):
 
     @property
     def sees(self) -> bool:
-        """Whether the operation that runs now came by here."""
+        """Whether the running operation was dispatched here."""
         return bool(getattr(self._here, "depth", 0))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -140,7 +140,7 @@ class Watcher(TorchDispatchMode):
         self.hash.update(f"{call.func}{plain}{[tuple(map(str, t.shape)) for t in call.outs]}".encode())
 
     def _values(self, func: Any, call: Call) -> list[Value]:
-        """By the rule; what no rule allows is mixed, and so is everything that is computed from it."""
+        """The output values by the rule; without an applicable rule they are mixed, as is everything computed from them."""
         plain = call.name[:-1] if call.name.endswith("_") and not call.name.endswith("__") else call.name
         many = max(1, len(call.outs))
         before = next((argument for argument in call.values if argument.kind == MIXED), None)
@@ -157,7 +157,7 @@ class Watcher(TorchDispatchMode):
         return values
 
     def _no_blank(self, func: Any, call: Call, plain: str) -> None:
-        """Memory that was never written may hold what another example left there."""
+        """Refuse reading uninitialised memory, which may hold another example's values."""
         if _views(func) or plain in shapes.SAME | shapes.DRAWN | shapes.BLANK:
             return
         for place, value in enumerate(call.values):
@@ -196,7 +196,7 @@ class Watcher(TorchDispatchMode):
                 mark(tensor, value)
 
     def _write(self, func: Any, call: Call, values: list[Value]) -> None:
-        """An operation in place: all views of the memory must stay what they were."""
+        """Check an in-place operation: the values of all views of the memory must stay correct."""
         written = [
             argument.name
             for argument in func._schema.arguments
@@ -229,7 +229,7 @@ class Watcher(TorchDispatchMode):
 
 
 def _consistent(tensor: Tensor, value: Value) -> None:
-    """Whatever a rule said: the axes that grow with the batch are those that the value names."""
+    """Check that the axes that grow with the batch are those of the value's layout, whatever the rule said."""
     axes, layout = batch_axes(tensor.shape), value.layout
     wanted = [] if layout is None else [layout.dim]
     if axes != wanted or (layout is not None and multiple(tensor.shape[layout.dim]) != layout.times):
@@ -241,7 +241,7 @@ def _views(func: Any) -> bool:
 
 
 class Peeking(TorchFunctionMode):
-    """What leaves torch is not seen by the rules: no value of a tensor may be read that way."""
+    """Refuses reading values of tensors outside torch, which the rules cannot see."""
 
     WAYS = frozenset({
         "numpy", "tolist", "item", "data_ptr", "__array__", "__dlpack__", "storage", "untyped_storage", "__bool__", "__int__",
@@ -272,7 +272,7 @@ class Peeking(TorchFunctionMode):
 
 
 def _line() -> str:
-    """Where in the code that is not torch's or ours."""
+    """The current line of the user's code."""
     ours = ("/torch/", "/discreet/learn/", "<", "/contextlib.py")
     for frame in reversed(traceback.extract_stack()):
         if not any(part in frame.filename for part in ours):
@@ -284,7 +284,7 @@ _table: dict[Any, Callable[..., Any]] = {}
 
 
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """What torch says an operation is made of; loaded when one without a rule comes up."""
+    """torch's decompositions, loaded when an operation without a rule occurs."""
     if not _table:
         from torch._decomp import core_aten_decompositions
 
@@ -294,7 +294,7 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
 
 
 def _trilinear(first: Tensor, second: Tensor, third: Tensor, *axes: Any) -> Tensor:
-    """Products of three tensors, each with axes put in, added up along some: nn.Bilinear."""
+    """Sums of products of three tensors with inserted axes, as in nn.Bilinear."""
     factors = []
     for tensor, dims in zip((first, second, third), axes):
         for dim in sorted(dims):

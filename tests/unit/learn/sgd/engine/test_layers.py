@@ -428,9 +428,9 @@ def test_a_group_norm_in_pieces_is_the_same(monkeypatch):
     torch.manual_seed(0)
     g, x, mean = torch.randn(7, 4, 5), torch.randn(7, 4, 5), torch.randn(7, 2)
     given = (g, x, mean, mean.exp(), torch.randn(4), [True, True, True])
-    whole = norm._each(*given)
+    whole = norm._per_example(*given)
     monkeypatch.setattr(norm, "_most", lambda x, groups: 3)
-    assert all(torch.equal(one, other) for one, other in zip(whole, norm._each(*given)))
+    assert all(torch.equal(one, other) for one, other in zip(whole, norm._per_example(*given)))
 
 
 class Distances(nn.Module):

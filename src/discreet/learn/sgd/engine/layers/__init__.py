@@ -36,7 +36,7 @@ WHOLE = attention.LAYERS  # these use the parameters of modules inside them, and
 
 
 def find(module: nn.Module) -> tuple[Forward | None, bool]:
-    """What to run in a module's place (None: nothing is known), and whether that is for all modules inside it as well."""
+    """The forward to run instead of a module's (None: unknown), and whether it covers all modules inside it as well."""
     forward = type(module).forward
     if is_parametrized(module) or computed(module):  # its weight is computed from others, by modules inside it or by hooks
         return None, True
@@ -49,6 +49,6 @@ def find(module: nn.Module) -> tuple[Forward | None, bool]:
 
 
 def computes(module: nn.Module) -> bool:
-    """Whether what runs in a module's place computes it by itself, and never calls the module's own forward."""
+    """Whether the replacement computes the module by itself and never calls the module's own forward."""
     known, _ = find(module)
     return known is not None and known is not embedding.inherited

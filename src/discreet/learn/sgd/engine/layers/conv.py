@@ -22,11 +22,11 @@ WRITTEN = {
     "groups": patches.by_groups,
 }  # fmt: skip
 FUSED = (torch.float32, torch.bfloat16, torch.float16)  # types that the kernel of conv_triton.py is for
-KEPT = 4  # gradients written out for every unit are kept if they take at most so many times what was recorded
+KEPT = 4  # instantiated gradients are kept if they take at most so many times the memory of the records
 
 
 class _Conv(torch.autograd.Function):
-    """The layer as torch computes it; its backward gives the input's gradient alone and keeps what came in."""
+    """The layer as torch computes it; its backward gives the input's gradient alone and records the output's."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: ConvRecord) -> Tensor:
@@ -109,7 +109,7 @@ class ConvRecord(Record):
         self._add(factors, into, self.x, self.gradient)
 
     def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
-        """What was written out, or else one ordinary gradient in which every unit counts by its factor."""
+        """Add the instantiated gradients, or else one ordinary gradient in which each unit is weighted by its factor."""
         if self._kept is None and self._fused:
             if self.weight is not None:
                 into[self.weight].add_(triton().summed(x, g, factors, self.kernel, self.tape.rows))
@@ -137,7 +137,7 @@ class ConvRecord(Record):
         super().blank(good)
 
     def _ways(self) -> list[str]:
-        """The ways there are, the likeliest first."""
+        """The candidate methods, the most likely first."""
         kernel, rows = self.kernel, self.tape.rows
         if kernel.groups > 1:
             return ["patches", "groups"]
@@ -177,7 +177,7 @@ def fits(x: Tensor) -> bool:
 
 
 def _wide(t: Tensor) -> Tensor:
-    """A sum over all units is taken in float32: rounded to a narrow type it would move by more than one unit may."""
+    """Float32, for a sum over all units: rounded to a narrow type it would move by more than one unit may."""
     return t.float() if t.dtype in NARROW else t
 
 

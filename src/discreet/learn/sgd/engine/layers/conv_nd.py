@@ -61,7 +61,7 @@ class PatchRecord(Record):
         self._kept: dict[Tensor, Tensor] | None = None
 
     def _view(self, x: Tensor, g: Tensor) -> Tensor:
-        """A view of what the kernel met: [units, rows, groups, c / groups, positions.., kernel..]."""
+        """A view of the input under the kernel: [units, rows, groups, c / groups, positions.., kernel..]."""
         if any(self.padding):
             x = F.pad(x, [p for axis in reversed(self.padding) for p in (axis, axis)])
         steps, strides = x.stride()[2:], x.stride()[:2]
@@ -86,7 +86,7 @@ class PatchRecord(Record):
         return self._gradients(g) @ self._patches(x, g)
 
     def _by_windows(self, x: Tensor, g: Tensor) -> Tensor:
-        """The same with positions last, so that what is copied is longer in one piece."""
+        """The same with positions last, for longer contiguous copies."""
         axes = len(self.size)
         order = (0, 2, 3, *range(4 + axes, 4 + 2 * axes), 1, *range(4, 4 + axes))
         return self._gradients(g) @ self._view(x, g).permute(order).flatten(3 + axes).flatten(2, 2 + axes).mT
@@ -131,7 +131,7 @@ class PatchRecord(Record):
         return tune.of_images(self, self._ways(), (self.how, self.kernel.shape))
 
     def _ways(self) -> list[str]:
-        """The ways there are, the likeliest first: two Grams over positions are cheap where those are few."""
+        """The candidate methods, the most likely first: two Grams over positions are cheap where those are few."""
         positions = self.tape.rows * self.gradient[0, 0].numel()
         cost = 2 * positions * positions * self.groups
         if cost <= self.kernel.numel():
@@ -142,7 +142,7 @@ class PatchRecord(Record):
         self._add(factors, into, self.x, self.gradient)
 
     def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
-        """What was written out, or else one ordinary gradient in which every unit counts by its factor."""
+        """Add the instantiated gradients, or else one ordinary gradient in which each unit is weighted by its factor."""
         if self._kept is not None:
             add_instantiated(self._kept, factors, into)
             return
@@ -181,13 +181,13 @@ def convolution(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 
 
 def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
-    """nn.Conv2d: the fast way where padding is as much on both sides, and zeros."""
+    """nn.Conv2d: the fast path for symmetric zero padding."""
     assert isinstance(module, nn.Conv2d)
     return (convolution if uneven(module) else conv.conv2d)(module, tape)
 
 
 def uneven(module: Convolution) -> bool:
-    """Whether padding is more on one side, or not zeros."""
+    """Whether padding is asymmetric, or not zeros."""
     around = module._reversed_padding_repeated_twice
     return module.padding_mode != "zeros" or any(left != right for left, right in zip(around[::2], around[1::2]))
 

@@ -1,9 +1,9 @@
-"""Per-unit gradients of a kernel on a GPU in one pass: patches are never copied out, they are read where they lie.
+"""Per-unit gradients of a kernel on a GPU in one pass: patches are read in place and never copied.
 
-For every unit, every place of the kernel and every tile of output and input channels one program multiplies the output
-gradients with the input moved by that place, over all positions of all rows of the unit, in float32. Three places side by
-side share one program, which reads the output gradients once for them. What is needed of that is the sum of squares; the
-gradients themselves are written only where they are wanted. Images may lie with channels first or last (last is faster).
+For every unit, every position in the kernel and every tile of output and input channels, one program multiplies the output
+gradients with the shifted input, over all positions of all rows of the unit, in float32. Three adjacent kernel positions share
+one program, which reads the output gradients once. Usually only the sum of squares is needed; the gradients themselves are
+written only on request. Images may have channels first or last (last is faster).
 """
 
 # mypy: ignore-errors
@@ -31,10 +31,9 @@ def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tu
 def measured(
     x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool, along: Tensor | None = None
 ) -> tuple[Tensor, list[Block]]:
-    """What there is to say of each output channel's gradient, [units, what, p]; with `keep` also the gradients, as x's type.
+    """Statistics of each output channel's gradient, [units, statistics, p]; with `keep` also the gradients, in x's type.
 
-    The sum of its squares; and where something shaped like the kernel is given, the sum of its numbers and the sum of its
-    numbers times those.
+    They are the sum of its squares and, where `along` (of the kernel's shape) is given, its sum and its inner product with it.
     """
     x, g = flat(x), flat(g)
     (p, c, kh, kw), units = kernel.size, x.shape[0] // rows

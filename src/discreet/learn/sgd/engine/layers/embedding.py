@@ -68,7 +68,7 @@ class EmbeddingRecord(Record):
         view.index_add_(0, chosen.flatten(), weighted)
 
     def join(self, other: Record) -> Record | None:
-        """A table read again: its positions stand after the first ones. A table that is a head's weight as well: tied."""
+        """Join two reads of one table by concatenating positions, and a table with a head that shares its weight."""
         if isinstance(other, LinearRecord) and other.weight is self.table:
             return TiedRecord(self, other)
         if not isinstance(other, EmbeddingRecord):
@@ -127,7 +127,7 @@ def _recorded(x: Tensor) -> bool:
 
 
 def _repeats(chosen: Tensor) -> Tensor:
-    """Which units read a row twice. Positions usually do not; which kernel runs then tells nothing that is released."""
+    """Which units read a row twice, which is rare; the choice of kernel that follows is not released."""
     ordered = chosen.sort(1).values
     return (ordered[:, 1:] == ordered[:, :-1]).any(1)
 
@@ -147,8 +147,8 @@ def embedding(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 def inherited(module: nn.Module, tape: Tape) -> Callable[..., Any]:
     """A subclass of nn.Embedding with a forward of its own, such as one that scales what it reads (Bart, Gemma).
 
-    Its forward runs as it is written, and every read of its table is recorded. One that uses its table otherwise, which is seen
-    on made-up rows, runs example by example.
+    Its forward runs unchanged, and every read of its table is recorded. A forward that uses its table in another way, which
+    shows on made-up rows, runs example by example.
     """
     assert isinstance(module, nn.Embedding)
     _by_itself(module)
@@ -184,7 +184,7 @@ class _Reads(TorchFunctionMode):
         return result
 
     def _otherwise(self) -> None:
-        """Something is computed from the table itself: its shape and type may be looked at, and nothing else."""
+        """Refuse a computation from the table itself; only its shape and type may be read."""
         self._tape.layout.lost.add(self._module)
         if not self._tape.layout.learning:
             raise InvalidValue(
@@ -194,7 +194,7 @@ class _Reads(TorchFunctionMode):
 
 
 def bag(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
-    """nn.EmbeddingBag: rows of a table, then their sum, mean or maximum. With offsets it is run by what is around it."""
+    """nn.EmbeddingBag: rows of a table, then their sum, mean or maximum. With offsets the enclosing module runs under vmap."""
     assert isinstance(module, nn.EmbeddingBag)
     _by_itself(module)
 
@@ -216,7 +216,7 @@ def bag(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 
 
 def _by_itself(module: nn.Embedding | nn.EmbeddingBag) -> None:
-    """A table that asks for sparse gradients is given dense ones: there is noise on every row."""
+    """Refuse options that let examples interact. Sparse gradients become dense, since every row has noise."""
     if module.scale_grad_by_freq or module.max_norm is not None:
         option = "scale_grad_by_freq" if module.scale_grad_by_freq else "max_norm"
         raise InvalidValue(

@@ -1,5 +1,5 @@
 """`kernels.c` of `discreet.native`, where it was built: per-unit gradients of a convolution's kernel on a CPU, and their
-lengths in the same pass.
+norms in the same pass.
 
 Before its first use in a process it is compared with torch. Elsewhere patches.py does the work.
 """
@@ -23,7 +23,7 @@ NEAR = 1e-5  # of the largest number: what rounding explains
 
 
 def fits(x: Tensor, kernel: Kernel) -> bool:
-    """Whether this kind of layer is in the C text, and that is ready: no groups, no holes, float32."""
+    """Whether the C kernel exists and supports this layer: no groups, no dilation, float32."""
     plain = kernel.groups == 1 and max(kernel.dilation) == 1
     return plain and x.device.type == "cpu" and x.dtype == torch.float32 and compiled() is not None
 
@@ -48,7 +48,7 @@ def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tu
 
 @lru_cache(maxsize=1)
 def compiled() -> Gradients | None:
-    """What was built here, if it computes what torch does."""
+    """The compiled kernel, if its results agree with torch's."""
     library = native.library("kernels")
     if library is None:
         return None
@@ -66,7 +66,7 @@ def compiled() -> Gradients | None:
 
 
 def _agrees(run: Gradients) -> bool:
-    """On kernels of one to ten columns, with channels that fill registers and some that do not."""
+    """Compare on kernels of one to ten columns, with full and partial registers of channels."""
     draw = torch.Generator().manual_seed(0)
     for wide, p, stride, rows in ((1, 3, 1, 1), (3, 16, 1, 1), (4, 40, 2, 2), (10, 5, 3, 1)):
         kernel = Kernel((p, 3, 3, wide), (1, stride), (1, 2), (1, 1), 1)

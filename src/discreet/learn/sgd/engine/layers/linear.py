@@ -24,11 +24,11 @@ from discreet.learn.sgd.engine.tape import (
     squared,
 )
 
-KEPT = 1  # gradients written out for every unit are kept if they take at most so many times what was recorded
+KEPT = 1  # instantiated gradients are kept if they take at most so many times the memory of the records
 
 
 class _Linear(torch.autograd.Function):
-    """The layer as torch computes it; its backward gives the input's gradient alone and keeps what came in."""
+    """The layer as torch computes it; its backward gives the input's gradient alone and records the output's."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: LinearRecord) -> Tensor:
@@ -98,7 +98,7 @@ class LinearRecord(Record):
         return size * inputs if self.bias is None else torch.addcmul(size, size, inputs)
 
     def _norms(self, way: str, x: Tensor, g: Tensor, inputs: Callable[[Tensor], Tensor]) -> Tensor:
-        """By Grams over positions, where `inputs` gives that of the activations, or from the gradients written out."""
+        """Norms from Grams over positions, where `inputs` gives that of the activations, or from instantiated gradients."""
         if way == "grams":
             self._kept, input_gram = None, inputs(x)
             return from_grams(input_gram if self.bias is None else input_gram + 1.0, gram(g), x)
@@ -106,7 +106,7 @@ class LinearRecord(Record):
         return squared(self._kept)
 
     def _way(self, x: Tensor, g: Tensor) -> str:
-        """By measurement on some units, once for every shape; by counting where there are too few to measure."""
+        """The fastest method, measured on some units once for every shape; by operation count where there are too few units."""
         units, positions, d = x.shape
         p = g.shape[2]
         if d * p > KEPT * positions * (d + p):
@@ -133,7 +133,7 @@ class LinearRecord(Record):
         self._add(factors, into, *((self.x, self.gradient) if flat else self.shaped()))
 
     def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
-        """What was written out, or else one product in which the narrower side counts every unit by its factor."""
+        """Add the instantiated gradients, or else one product whose narrower side is weighted by the units' factors."""
         if self._kept is not None:
             return add_instantiated(self._kept, factors, into)
         if x.ndim == 3:
@@ -147,7 +147,7 @@ class LinearRecord(Record):
             _add_rows(into[self.bias], g, factors)
 
     def join(self, other: Record) -> Record | None:
-        """A layer called again: its positions stand after the first ones."""
+        """Join two calls of one layer by concatenating positions."""
         if not isinstance(other, LinearRecord) or self.weight is not other.weight or self.bias is not other.bias:
             return None
         both = LinearRecord(self.tape, self.weight, self.bias)

@@ -1,7 +1,7 @@
 """Normalisations with a scale and a shift per channel: their gradients are small, so each unit's is written out.
 
-LayerNorm, GroupNorm and InstanceNorm run as torch's one kernel does, forward and backward. Others are a plain normalisation
-with a scale behind it.
+LayerNorm, GroupNorm and InstanceNorm run by torch's fused kernels, forward and backward. Others are a plain normalisation
+followed by a scale.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _per_example(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The backward of a GroupNorm, where scale and shift have a gradient for every example, [examples, channels].
 
-    Examples are taken for groups of one example: then the kernel that gives the input's gradient gives these too.
+    The batch is treated as the groups of a single example, so the kernel for the input's gradient gives these too.
     """
     results: list[tuple[Tensor | None, ...]] = []
     most = _most(x, mean.shape[1])
@@ -223,7 +223,7 @@ class _Channels(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
-        """Scale and shift as those of a GroupNorm that changes nothing: mean 0, deviation 1."""
+        """Gradients of scale and shift as those of a GroupNorm with mean 0 and deviation 1."""
         x, scale = ctx.saved_tensors
         kind = x.dtype if x.is_cuda else torch.float32
         zero, unit = (torch.full((x.shape[0], 1), value, dtype=kind, device=x.device) for value in (0.0, 1.0))

@@ -1,4 +1,4 @@
-"""Per-unit gradients of a kernel, and Grams of what it met, several ways.
+"""Per-unit gradients of a kernel, and Grams of its inputs and output gradients, by several methods.
 
 A kernel [p, c / groups, kh, kw] on images x [examples, c, H, W] with output gradients g [examples, p, oh, ow]; a unit owns
 `rows` consecutive examples. Each way is the fastest for some shape (bench/results/sgd.json); conv.py chooses.
@@ -48,7 +48,7 @@ def padded(x: Tensor, kernel: Kernel) -> Tensor:
 
 
 def by_patches(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
-    """Patches copied out, a few units at a time, then one product a unit."""
+    """Copy patches for a few units at a time, then one product per unit."""
     p, width, kh, kw = kernel.size
     groups, units, over = kernel.groups, x.shape[0] // rows, g.shape[2:]
     gradients = x.new_empty(units * groups, p // groups, width * kh * kw)
@@ -62,7 +62,7 @@ def by_patches(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
 
 
 def by_channels(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
-    """The same with channels last, so that what is copied is longer in one piece; not for groups."""
+    """The same with channels last, for longer contiguous copies; not for groups."""
     p, width, kh, kw = kernel.size
     units, over = x.shape[0] // rows, g.shape[2:]
     gradients = x.new_empty(units, p, kh * kw * width)
@@ -100,10 +100,10 @@ def _lines(start: int, count: int) -> Callable[[Tensor], Tensor]:
 
 
 def by_shifts(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block]:
-    """Nothing is copied out: each place of the kernel is a shift of the whole image and has a product of its own.
+    """No copies: each position in the kernel is a shift of the whole image and has a product of its own.
 
-    Images lie with channels last, lines as long as the padded image's, so that a shift is a start further on. For units of
-    one row and kernels without groups that move by one pixel.
+    Images have channels last and lines as long as the padded image's, so that a shift is an offset. For units of one row, and
+    kernels without groups and with stride 1.
     """
     p, width, kh, kw = kernel.size
     (dh, dw), (oh, ow) = kernel.dilation, g.shape[2:]

@@ -1,7 +1,7 @@
 """Recurrent layers: an input projection over all positions at once, and a recurrent one over the hidden states.
 
-The hidden states are computed position by position, as they must be, by `scan`; what the weights met is kept for all
-positions together, so that a layer is two linear records and not two for every position.
+`scan` computes the hidden states position by position; inputs and gradients of the weights are recorded for all positions
+together, so that a layer is two linear records and not two for every position.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Cell = Callable[[Tensor, Tensor, State], State]  # projections of input and of h
 
 
 class _Watched(torch.autograd.Function):
-    """What a weight gives at one position; what comes back is also told to its record."""
+    """A weight's output at one position, whose gradient is also recorded."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, weight: Tensor, record: Projected, position: int) -> Tensor:

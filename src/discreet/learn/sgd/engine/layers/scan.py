@@ -1,8 +1,8 @@
 """One recurrent layer over all positions, forward and backward, in few kernels.
 
-Autograd would keep a graph of ten nodes for every position. Here a position is one product and one cell, in both
-directions of the layer at once, and the backward gives the gradients of all gates, which is what per-unit gradients of the
-recurrent weight are made of. On a GPU the cells are torch's own fused kernels.
+Autograd would keep ten graph nodes for every position. Here a position is one product and one cell, in both directions of the
+layer at once, and the backward gives the gradients of all gates, from which per-unit gradients of the recurrent weight are
+computed. On a GPU the cells are torch's own fused kernels.
 """
 
 from __future__ import annotations

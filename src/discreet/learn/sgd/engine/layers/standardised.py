@@ -1,12 +1,12 @@
-"""Convolutions with standardised kernels: y = conv(x, c) * s + b, where c is the weight with its mean taken off.
+"""Convolutions with standardised kernels: y = conv(x, c) * s + b, where c is the weight minus its mean.
 
-With r = 1 / |c| and s = r * gain for every output channel, K the gradient of c, q that of s (each unit's; K and q of a channel
-are all that is needed), D the numbers of a channel's kernel and P what takes a mean off, the chain rule gives
+Let r = 1 / |c| and s = r * gain for every output channel, K the gradient of c and q that of s (for each unit), D the size of a
+channel's kernel and P the projection that subtracts the mean. The chain rule gives
 
     d weight = P K - s r^2 q c,    d gain = r q,    |d weight|^2 = |K|^2 - (sum K)^2 / D - s^2 r^2 q^2,
 
-because <K, c> = s q. So norms need no gradient in the space of the weight, and sums are taken there once, for all units.
-Where r is held back (a kernel too short to be made longer) it does not depend on c, and the terms with q are not there.
+because <K, c> = s q. So norms need no gradient of the weight, and the weight's sums are computed once, for all units. Where r
+is clamped (a kernel that is too short) it does not depend on c, and the terms with q vanish.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from discreet.learn.sgd.clipping import slack
 from discreet.learn.sgd.engine.layers import conv, conv_nd, norm, patches
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, squared, weighted
 
-HIDDEN = 2.0**-20  # what rounding may hide where a large part of |K|^2 is taken off, as a share of it
+HIDDEN = 2.0**-20  # the rounding error where a large part of |K|^2 is subtracted, as a share of it
 
 
 class Chain:
@@ -50,8 +50,8 @@ class Chain:
 
 
 class StandardisedRecord(Record):
-    """Two uses in one: of the centred kernel, and of the scale and shift behind it. Few and small operations: a GPU is
-    faster than what starts them."""
+    """The record of the centred kernel, and of the scale and shift behind it, in few operations: small kernels are bound
+    by their launch on a GPU."""
 
     def __init__(
         self, tape: Tape, module: StandardizedConv2d, inner: conv.ConvRecord, outer: norm.GroupRecord, chain: Chain
@@ -72,7 +72,7 @@ class StandardisedRecord(Record):
         return self.outer.instantiate()[self.outer.weight]
 
     def _sums(self) -> Tensor:
-        """The sum of K over every kernel, [units, p]: what met a kernel's numbers, added up before the gradients meet it."""
+        """The sum of K over every kernel, [units, p], from the sum of the inputs under the kernel."""
         x, g, groups = self.inner.x, self.inner.gradient, self.module.groups
         met = self._windows(x.unflatten(1, (groups, -1)).sum(2, dtype=torch.float32)).flatten(2)
         gradients = g.flatten(2).unflatten(1, (groups, -1)) @ met.to(g.dtype)[..., None]

@@ -1,4 +1,4 @@
-"""Transposed convolutions over images: convolutions whose input and output have changed places.
+"""Transposed convolutions over images: convolutions with input and output exchanged.
 
 y = conv_transpose(x, W) is the adjoint of a convolution with the kernel W. So the gradient of W is that of this convolution,
 with the gradient of y as its images and x as the gradient of its output; only the bias is another.
@@ -23,7 +23,7 @@ _back = torch.ops.aten.convolution_backward
 
 
 class _Transposed(torch.autograd.Function):
-    """The layer as torch computes it; its backward gives the input's gradient alone and keeps what came in."""
+    """The layer as torch computes it; its backward gives the input's gradient alone and records the output's."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: TransposedRecord) -> Tensor:
@@ -56,7 +56,7 @@ class TransposedRecord(ConvRecord):
         self._kept, self._fused = None, False
 
     def met(self, x: Tensor, gradient: Tensor, weight: Tensor) -> None:
-        """What the backward brought. Images that are longer than the patches reach are padded by less on that side."""
+        """Record the inputs of the backward. Images larger than the patches cover get less padding on that side."""
         self.shift = self._shift(gradient) if self.offset is not None else None
         (high, wide), (more_high, more_wide) = self.kernel.padding, self.how[4]
         if any(more >= step for more, step in zip(self.how[4], self.kernel.stride)):
