@@ -57,9 +57,9 @@ def _release(release: Release[Any], deltas: Sequence[float]) -> str:
             rows += _curve_rows(curve, deltas)
             lines.append(ceiling_line(curve, f"ceiling of {claim.event.kind}"))
     for evidence in release.evidence:
-        seen = appraise(evidence, release.claims)
-        rows += _evidence_rows(seen)
-        lines.append(attack_line(evidence, evidence.attack, "broken" if seen.above else "floor"))
+        appraisal = appraise(evidence, release.claims)
+        rows += _evidence_rows(appraisal)
+        lines.append(attack_line(evidence, evidence.attack, "broken" if appraisal.above else "floor"))
     return _card(f"Release from {release.source}", rows, lines, _in_words(rows))
 
 
@@ -76,16 +76,17 @@ def _curve_rows(curve: Curve, deltas: Sequence[float]) -> Rows:
     return [("epsilon", epsilons), ("true positives", f"at most {powers}"), ("belief", belief)]
 
 
-def _evidence_rows(seen: Appraisal) -> Rows:
-    design, attack = seen.evidence.design, seen.evidence.attack
-    drawn = f"{seen.members} inside, {seen.others} outside, {seen.runs} run{'s' if seen.runs > 1 else ''}, {design}"
-    told = ", ".join(f"{seen.at(level).told} at {rate(level)} false positives" for level in _RATES)
-    rows = [(f"attack {attack}", drawn), ("true positives", f"measured {told}")]
-    return [*rows, ("verdict", f"{seen.outcome}: {_worst_reason(seen)}")] if seen.verdicts else rows
+def _evidence_rows(appraisal: Appraisal) -> Rows:
+    design, attack = appraisal.evidence.design, appraisal.evidence.attack
+    runs = f"{appraisal.runs} run{'s' if appraisal.runs > 1 else ''}"
+    drawn = f"{appraisal.members} inside, {appraisal.others} outside, {runs}, {design}"
+    reached = ", ".join(f"{appraisal.at(level).told} at {rate(level)} false positives" for level in _RATES)
+    rows = [(f"attack {attack}", drawn), ("true positives", f"measured {reached}")]
+    return [*rows, ("verdict", f"{appraisal.outcome}: {_worst_reason(appraisal)}")] if appraisal.verdicts else rows
 
 
-def _worst_reason(seen: Appraisal) -> str:
-    return next(each.reason for each in seen.verdicts if each.outcome == seen.outcome)
+def _worst_reason(appraisal: Appraisal) -> str:
+    return next(verdict.reason for verdict in appraisal.verdicts if verdict.outcome == appraisal.outcome)
 
 
 def _event(claim: Claim) -> str:

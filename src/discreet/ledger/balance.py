@@ -147,12 +147,12 @@ class Balance:
 
         With `pairs` it is asked for as (epsilon, delta), and may be charged as that.
         """
-        both = [each for each in (self, self.whole) if each is not None]
-        fits = _gaussian(self.order, min(each.left.divergence for each in both), delta)
+        both = [balance for balance in (self, self.whole) if balance is not None]
+        fits = _gaussian(self.order, min(balance.left.divergence for balance in both), delta)
         all_of_it = self.account in (None, DEFAULT) and not self._is_part()
         if self.untouched and all_of_it and delta <= self.delta:
             return max(fits, down_to_unit(self.epsilon)) if self.epsilon < UNBOUNDED / EPSILON_UNIT - 1 else fits
-        if pairs and math.ceil(written(delta) * FAILURE_UNIT) <= min(each.left.failure for each in both):
+        if pairs and math.ceil(written(delta) * FAILURE_UNIT) <= min(balance.left.failure for balance in both):
             fits = max(fits, self.epsilon_left)
         return fits
 
@@ -191,8 +191,8 @@ class Balance:
 
     def _pairs_left(self) -> str:
         """What is left for (epsilon, delta) pairs, here and in the source."""
-        both = [each.left for each in (self, self.whole) if each is not None]
-        epsilon, delta = min(each.epsilon for each in both), min(each.failure for each in both)
+        both = [balance.left for balance in (self, self.whole) if balance is not None]
+        epsilon, delta = min(balance.epsilon for balance in both), min(balance.failure for balance in both)
         return f"epsilon {_shown(epsilon / EPSILON_UNIT)} at delta {down(delta / FAILURE_UNIT)} is"
 
     def refusal(self, asked: Amount) -> BudgetExceeded:
@@ -216,7 +216,9 @@ class Balance:
         if self.holds(asked._replace(failure=0)):
             return self._short_of_failure(asked, name)
         pure = asked.epsilon < UNBOUNDED
-        left, fits = (each._largest(pure=True) if pure else each.fits_at(self.delta, pairs=False) for each in (self, payer))
+        left, fits = (
+            balance._largest(pure=True) if pure else balance.fits_at(self.delta, pairs=False) for balance in (self, payer)
+        )
         has = f"{name} has about epsilon {_shown(left)} left of {self._of()} for one more question"
         if not pure and self.basic:
             return BudgetExceeded(
@@ -295,10 +297,10 @@ def _shown(epsilon: float) -> str:
 @lru_cache(1024)
 def _plain(left: int) -> float:
     """The largest epsilon of one pure event that costs at most this much (in 1e-9) of the plain sum."""
-    found, price = left / EPSILON_UNIT, Filter(1.0, 1e-6).pure_cost  # the same for every filter
-    while found > 0 and price(Pure(found)) > left:
-        found = math.nextafter(found, 0)
-    return found
+    epsilon, price = left / EPSILON_UNIT, Filter(1.0, 1e-6).pure_cost  # the same for every filter
+    while epsilon > 0 and price(Pure(epsilon)) > left:
+        epsilon = math.nextafter(epsilon, 0)
+    return epsilon
 
 
 @lru_cache(1024)

@@ -55,15 +55,15 @@ def check_claims(claims: Any, source: str, unit: Unit) -> None:
 
 def as_claims(claims: Any) -> tuple[Claim, ...]:
     """One or more claims, from a claim, or a sequence of them such as mechanism.claims()."""
-    found = (claims,) if isinstance(claims, Claim) else tuple(claims) if isinstance(claims, (tuple, list)) else ()
-    if not found or not all(isinstance(claim, Claim) for claim in found):
+    listed = (claims,) if isinstance(claims, Claim) else tuple(claims) if isinstance(claims, (tuple, list)) else ()
+    if not listed or not all(isinstance(claim, Claim) for claim in listed):
         raise InvalidValue("claims must be one or more claims, such as mechanism.claims(): what is charged is what they say.")
-    return found
+    return listed
 
 
 def balance(book: Book, source: str, account: str | None) -> Balance:
     """What the tables say of a source, or of one of its accounts."""
-    amounts = ", ".join(f"{of}.{kind}_{what}" for of in "sa" for what in ("limit", "spent") for kind in _KINDS)
+    amounts = ", ".join(f"{of}.{kind}_{quantity}" for of in "sa" for quantity in ("limit", "spent") for kind in _KINDS)
     row = book.execute(
         f"SELECT epsilon, delta, failure, renyi_order, by_period, {amounts} FROM source AS s LEFT JOIN account AS a "
         "ON a.source = s.name AND a.name = ? WHERE s.name = ?", (account, source),
@@ -95,7 +95,7 @@ def _near(book: Book, source: str) -> str:
 
 def _parts(book: Book, source: str) -> tuple[Part, ...]:
     """What every account of a source may spend and has spent."""
-    amounts = ", ".join(f"{kind}_{what}" for what in ("limit", "spent") for kind in _KINDS)
+    amounts = ", ".join(f"{kind}_{quantity}" for quantity in ("limit", "spent") for kind in _KINDS)
     rows = book.execute(f"SELECT name, {amounts} FROM account WHERE source = ? ORDER BY name", (source,))
     return tuple(Part(row[0], Amount(*row[1:4]), Amount(*row[4:])) for row in rows)
 
@@ -105,13 +105,13 @@ def check_absent(book: Book, source: str) -> None:
 
     The table is looked through without its index, which may be of the other copy.
     """
-    there = book.execute("SELECT 1 FROM source WHERE name || '' = ?", (source,)).fetchone()
+    present = book.execute("SELECT 1 FROM source WHERE name || '' = ?", (source,)).fetchone()
     opened = "SELECT number FROM entry WHERE kind IN ('open', 'renew') AND source = ? ORDER BY number"
     row = book.execute(opened, (source,)).fetchone()
-    if there or row:
-        told = f"Entry {row[0]} opened" if row else "A table has"
+    if present or row:
+        origin = f"Entry {row[0]} opened" if row else "A table has"
         raise LedgerError(
-            f"{told} the source {source!r}, and the ledger's tables do not find it: this is no ledger as it was written, but "
+            f"{origin} the source {source!r}, and the ledger's tables do not find it: this is no ledger as it was written, but "
             "perhaps a backup that was put beside a write-ahead log of another copy. It takes no charge. Put the newest file "
             "back, with its own -wal, and check it with verify().", entry=row[0] if row else None,
         )  # fmt: skip
@@ -129,7 +129,7 @@ def _pairs(book: Book, source: str, account: str | None) -> list[tuple[int, int]
 
 def spend(book: Book, source: str, account: str, amount: Amount, sign: int = 1) -> None:
     """Take an amount from a source and its account, or give it back (sign -1); the tables check their limits."""
-    divergence, epsilon, failure = amount if sign == 1 else (sign * each for each in amount)
+    divergence, epsilon, failure = amount if sign == 1 else (sign * units for units in amount)
     book.execute(_SPEND_SOURCE, (divergence, epsilon, failure, source))
     book.execute(_SPEND_ACCOUNT, (divergence, epsilon, failure, source, account))
 
@@ -206,14 +206,14 @@ def find_room(book: Book, source: str, account: str, offer: Offer) -> Fit | None
         ways = [(offer.own, _usual(whole)), (offer.first, basic_limits(whole.limit, whole.delta))]
     for price, limit in ways:
         both = (own, whole) if limit is None else (replace(whole, limit=limit),)
-        if price is not None and all(each.holds(price) for each in both) and _counts(whole.spent, price):
+        if price is not None and all(part.holds(price) for part in both) and _counts(whole.spent, price):
             return Fit(head(book), price, None if limit == whole.limit else limit)
     return None
 
 
 def _counts(spent: Amount, more: Amount) -> bool:
     """Whether the tables can count this much more."""
-    return all(before + each <= MOST for before, each in zip(spent, more, strict=True))
+    return all(before + units <= MOST for before, units in zip(spent, more, strict=True))
 
 
 def _usual(whole: Balance) -> Amount:

@@ -1,4 +1,4 @@
-"""The ledger: who may still learn how much about the people in a source, kept through crashes and crowds."""
+"""The ledger: the privacy budget of each source, safe under crashes and concurrent use."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ class Ledger:
             raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
         if fingerprint is not None:
             check.word("fingerprint", fingerprint)
-        made = Filter(epsilon, delta, failure=check.open_fraction("delta", delta) / 2 if failure is None else failure)
+        terms = Filter(epsilon, delta, failure=check.open_fraction("delta", delta) / 2 if failure is None else failure)
         body = {
-            "unit": _unit_to_json(unit), "fingerprint": fingerprint, "epsilon": made.epsilon, "delta": made.delta,
-            "failure": made.failure, "order": made.order, "limit": limits(made).to_json(), "by_period": bool(by_period),
+            "unit": _unit_to_json(unit), "fingerprint": fingerprint, "epsilon": terms.epsilon, "delta": terms.delta,
+            "failure": terms.failure, "order": terms.order, "limit": limits(terms).to_json(), "by_period": bool(by_period),
         }  # fmt: skip
 
         def work(book: Book) -> Balance:
@@ -129,20 +129,20 @@ class Ledger:
             raise InvalidValue(f"This data has a budget already, under the name {same[0]!r}; a second one would double it.")
         limit = NOTHING if body["by_period"] else Amount.from_json(body["limit"])
         values = (body[name] for name in ("fingerprint", "epsilon", "delta", "failure", "order"))
-        sums = (each for part in limit for each in (part, 0))
+        sums = (number for part in limit for number in (part, 0))
         row = (source, chain.canonical(body["unit"]), *values, int(body["by_period"]), *sums)
         book.execute(f"INSERT INTO source VALUES ({', '.join('?' * len(row))})", row)
         budget.allot(book, source, DEFAULT, limit)
         chain.append(book, kind, source, body)
 
     @staticmethod
-    def _same_opening(book: Book, source: str, body: dict[str, Any], told: bool) -> None:
+    def _same_opening(book: Book, source: str, body: dict[str, Any], stated: bool) -> None:
         """Opened again: as it was opened, or as it was raised since. A failure that was not `told` contradicts nothing."""
         first = chain.first(book, source).body
         now = budget.balance(book, source, None)
         known = [(first["epsilon"], first["delta"], first["failure"]), (now.epsilon, now.delta, now.failure)]
-        asked = [(body["epsilon"], body["delta"], body["failure"] if told else failure) for _, _, failure in known]
-        if any(terms in known for terms in asked) and all(
+        requested = [(body["epsilon"], body["delta"], body["failure"] if stated else failure) for _, _, failure in known]
+        if any(terms in known for terms in requested) and all(
             body[name] == first[name] for name in ("unit", "fingerprint", "by_period")
         ):
             return
@@ -197,18 +197,18 @@ class Ledger:
             check.word("key", key)
         asked = None if asked is None else _pair(asked)
         try:
-            price, told = self._priced(source, known, asked)
+            price, claims_json = self._priced(source, known, asked)
         except DiscreetError as error:
             if source in self._terms:  # a source that is not there has nowhere to note it
                 self._refuse(source, account, key, known, str(error))
                 if isinstance(error, BudgetExceeded):
                     error.left = self.left(source, account)
             raise
-        mark = None if key is None else _key(key, told)
-        charge = self._store.write(lambda book: self._take(book, source, account, price, mark, told))
+        mark = None if key is None else _key(key, claims_json)
+        charge = self._store.write(lambda book: self._take(book, source, account, price, mark, claims_json))
         if charge is None:  # it may be a first charge; what it takes of all of delta is worked out here, outside any lock
             alone = first(self._filter(source), [claim.event for claim in known], price)
-            charge = self._store.write(lambda book: self._take(book, source, account, alone, mark, told, sure=True))
+            charge = self._store.write(lambda book: self._take(book, source, account, alone, mark, claims_json, sure=True))
         if isinstance(charge, BudgetExceeded):
             raise charge
         assert charge is not None  # with `sure` it is one or the other
@@ -229,13 +229,13 @@ class Ledger:
         """
         if key is not None and (again := self._answered(book, source, key)) is not None:
             return again
-        taken = budget.take(book, source, account, price, key, claims)
-        if taken is not None:
-            return Charge(self._store, taken.last, taken.amount)
-        found = budget.balance(book, source, account)
-        if not sure and found.untouched:
+        fit = budget.take(book, source, account, price, key, claims)
+        if fit is not None:
+            return Charge(self._store, fit.last, fit.amount)
+        balance = budget.balance(book, source, account)
+        if not sure and balance.untouched:
             return None
-        refusal = found.no_room(price)
+        refusal = balance.no_room(price)
         body = {"account": account, "asked": None if price.own is None else price.own.to_json(), "key": key}
         reason = {"reason": str(refusal)} if price.asked is None else {"reason": str(refusal), "terms": terms_json(price.asked)}
         chain.append(book, "refuse", source, {**body, "claims": parse_json(claims), **reason})
@@ -254,9 +254,9 @@ class Ledger:
         return Charge.again(self._store, chain.entry(book, settled.about or 0), settled)
 
     def _refuse(self, source: str, account: str, key: str | None, claims: tuple[Claim, ...], reason: str) -> None:
-        told = [claim.to_json() for claim in claims]
-        mark = None if key is None else _key(key, chain.canonical(told))
-        body = {"account": account, "key": mark, "claims": told, "asked": None, "reason": reason}
+        documents = [claim.to_json() for claim in claims]
+        mark = None if key is None else _key(key, chain.canonical(documents))
+        body = {"account": account, "key": mark, "claims": documents, "asked": None, "reason": reason}
         self._store.write(lambda book: chain.append(book, "refuse", source, body))
 
     def _price(self, source: str, claims: tuple[Claim, ...], asked: tuple[float, float] | None = None) -> tuple[Offer, str]:
@@ -268,20 +268,20 @@ class Ledger:
 
     def _filter(self, source: str) -> Filter:
         """A filter with the terms that the source has now."""
-        found = self.balance(source)
-        return Filter(found.epsilon, found.delta, failure=found.failure, order=found.order)
+        balance = self.balance(source)
+        return Filter(balance.epsilon, balance.delta, failure=balance.failure, order=balance.order)
 
     def _known(self, source: str) -> tuple[Unit, Filter]:
         """The unit, and a filter of the source's order, which says what events cost: neither ever changes."""
         if source not in self._terms:
 
             def look(book: Book) -> tuple[Balance, str]:
-                found = _own(budget.balance(book, source, None))
-                return found, book.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
+                balance = _own(budget.balance(book, source, None))
+                return balance, book.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
 
-            found, unit = self._look(look)
-            made = Filter(found.epsilon, found.delta, failure=found.failure, order=found.order)
-            self._terms[source] = (_unit_from_json(parse_json(unit)), made)
+            balance, unit = self._look(look)
+            terms = Filter(balance.epsilon, balance.delta, failure=balance.failure, order=balance.order)
+            self._terms[source] = (_unit_from_json(parse_json(unit)), terms)
         return self._terms[source]
 
     def raise_budget(
@@ -296,22 +296,22 @@ class Ledger:
 
         def work(book: Book) -> Balance:
             old = _own(budget.balance(book, source, None))
-            made = Filter(epsilon, delta, failure=_failure(old, delta) if failure is None else failure, order=old.order)
-            extra = budget.raised(old, made).minus(old.limit)
-            if made.epsilon >= old.epsilon:  # beyond 99 a filter adds up no plain epsilons; what may be added stays
+            terms = Filter(epsilon, delta, failure=_failure(old, delta) if failure is None else failure, order=old.order)
+            extra = budget.raised(old, terms).minus(old.limit)
+            if terms.epsilon >= old.epsilon:  # beyond 99 a filter adds up no plain epsilons; what may be added stays
                 extra = extra._replace(epsilon=max(extra.epsilon, 0))
             if min(extra) < 0 or not any(extra):
                 raise InvalidValue(
                     f"{source} has epsilon {old.epsilon:g}, delta {old.delta:g}, failure {old.failure:g}; epsilon {epsilon:g}, "
-                    f"delta {delta:g}, failure {made.failure:g} is no more than that. A budget can only be raised."
+                    f"delta {delta:g}, failure {terms.failure:g} is no more than that. A budget can only be raised."
                 )
             book.execute(
                 "UPDATE source SET epsilon = ?, delta = ?, failure = ?, divergence_limit = divergence_limit + ?, "
                 "epsilon_limit = epsilon_limit + ?, failure_limit = failure_limit + ? WHERE name = ?",
-                (made.epsilon, made.delta, made.failure, *extra, source),
+                (terms.epsilon, terms.delta, terms.failure, *extra, source),
             )  # fmt: skip
             budget.allot(book, source, DEFAULT, extra)
-            values = {"epsilon": made.epsilon, "delta": made.delta, "failure": made.failure, "extra": extra.to_json()}
+            values = {"epsilon": terms.epsilon, "delta": terms.delta, "failure": terms.failure, "extra": extra.to_json()}
             chain.append(book, "raise", source, {**values, "by": by, "reason": reason})
             return budget.balance(book, source, None)
 
@@ -322,7 +322,7 @@ class Ledger:
         return self._look(lambda book: budget.balance(book, source, account))
 
     def _look(self, work: Callable[[Book], T]) -> T:
-        """Read; what an older copy of the ledger lacks is told as that, and not as what was never there."""
+        """Read; where an entry is missing because this is an older copy of the ledger, the error says so."""
         try:
             return self._store.read(work)
         except InvalidValue:
@@ -379,7 +379,7 @@ class Ledger:
         return last
 
     def cannot_know(self, noted: str | None = None) -> tuple[str, ...]:
-        """What `verify`, given the same, cannot find out; for people."""
+        """What `verify` with the same argument cannot detect, as sentences."""
         if noted is None:
             rewritten = "No entry that was noted elsewhere was given, so a ledger that was written anew would look the same."
         else:
@@ -438,14 +438,14 @@ def _pair(asked: Any) -> tuple[float, float]:
         raise InvalidValue(f"asked must be a pair (epsilon, delta); got {check.shown(asked)}.") from None
 
 
-def _own(found: Balance) -> Balance:
+def _own(balance: Balance) -> Balance:
     """A balance to charge; a source that is renewed by period has none of its own."""
-    if found.by_period:
+    if balance.by_period:
         raise InvalidValue(
-            f"{found.source} has a budget for each period and none itself. Name a period, as {found.source}{PERIOD}2026-11; "
-            "a new one begins when its owner renews the budget."
+            f"{balance.source} has a budget for each period and none itself. Name a period, as "
+            f"{balance.source}{PERIOD}2026-11; a new one begins when its owner renews the budget."
         )
-    return found
+    return balance
 
 
 def _sources(book: Book) -> list[str]:

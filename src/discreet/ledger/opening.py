@@ -46,9 +46,9 @@ def opened(ledger: LedgerLike | None) -> AbstractContextManager[Ledger | None]: 
 @contextmanager  # type: ignore[misc]
 def opened(ledger: LedgerLike | None) -> Iterator[Ledger | None]:
     """The same for as long as it is needed: one that is named is closed afterwards, a Ledger stays open."""
-    found = as_ledger(ledger)
+    handle = as_ledger(ledger)
     try:
-        yield found
+        yield handle
     finally:
-        if found is not None and found is not ledger:
-            found.close()
+        if handle is not None and handle is not ledger:
+            handle.close()

@@ -58,21 +58,21 @@ def shares(source: Balance) -> tuple[Share, ...]:
         return ()
     at = 0 if source.by_divergence else 1
     whole = source.limit[at] or 1
-    given = _rounded((Fraction(part.limit[at], whole) for part in source.parts), Fraction(1), round)
+    limits = _rounded((Fraction(part.limit[at], whole) for part in source.parts), Fraction(1), round)
     used = _rounded((Fraction(part.spent[at], whole) for part in source.parts), Fraction(source.spent[at], whole), math.ceil)
-    rows = zip(source.parts, given, used)
-    found = tuple(Share(part.name, had, has, source.left_of(part)) for part, had, has in rows)
-    return (*found, Share(None, given[-1], used[-1], source.epsilon_left))
+    rows = zip(source.parts, limits, used)
+    result = tuple(Share(part.name, had, has, source.left_of(part)) for part, had, has in rows)
+    return (*result, Share(None, limits[-1], used[-1], source.epsilon_left))
 
 
 def _rounded(parts: Iterable[Fraction], whole: Fraction, to: Callable[[Fraction], int]) -> list[int]:
     """Parts in hundredths of a percent that add up to their sum, and that sum at the end."""
-    total, before, found = Fraction(0), 0, []
+    total, before, rounded = Fraction(0), 0, []
     for part in parts:
         total += part
-        found.append(to(total * _FINE) - before)
-        before += found[-1]
-    return [*found, to(whole * _FINE)]
+        rounded.append(to(total * _FINE) - before)
+        before += rounded[-1]
+    return [*rounded, to(whole * _FINE)]
 
 
 def _percent(hundredths: int) -> str:

@@ -1,4 +1,4 @@
-"""Private synthetic tables: counts are chosen and measured inside the engine, and rows are made from a model of them.
+"""Private synthetic tables: counts are selected and measured inside the engine, and rows are sampled from a model of them.
 
 Names are loaded when first used.
 """

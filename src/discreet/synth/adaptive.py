@@ -1,5 +1,4 @@
-"""Adaptive selection for a workload: in each round the table that the model gets most wrong is chosen, measured and learnt
-from.
+"""Adaptive selection for a workload: each round selects the table with the largest model error, and measures it.
 
 AIM (McKenna, Mullins, Sheldon & Miklau 2022), with rounds of equal size that are fixed beforehand: then the whole is one
 composition, and no parameter depends on an answer. docs/theory/synth-selection.md has the sensitivity of the score.
@@ -73,11 +72,15 @@ class Aim:
             for size in range(2, len(columns) + 1):
                 inside.update(combinations(sorted(columns), size))
         most = min(LARGEST, self.most_cells)
-        fits = [it for it in sorted(inside) if cells(it, public.sizes) <= most and self._fits(public, (), it)]
+        fits = [
+            candidate
+            for candidate in sorted(inside)
+            if cells(candidate, public.sizes) <= most and self._fits(public, (), candidate)
+        ]
         if not fits:
             raise InvalidValue(f"No table of the workload fits: at most {most:,} cells can be measured together. Use fewer "
                                "bins, or smaller sets of columns.")  # fmt: skip
-        return {columns: sum(len(set(columns) & set(each)) for each in work) for columns in fits}
+        return {columns: sum(len(set(columns) & set(wanted)) for wanted in work) for columns in fits}
 
     def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         if public.columns < 3:
@@ -100,7 +103,7 @@ class Aim:
         """One table, by the exponential mechanism: its weight times how much further the model is from it than noise would
         be.
         """
-        known = [it.columns for it in measured]
+        known = [measurement.columns for measurement in measured]
         open_ = [columns for columns in weights if self._fits(public, known, columns)]
         now = Junction(evaluations=40, tolerance=0.05, device=self.device).estimate(public, measured)
         scores = []

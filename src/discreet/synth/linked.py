@@ -1,8 +1,8 @@
 """`discreet.synth.fit_linked`: two linked tables in, a model of both out, with one claim for a parent and its children.
 
-Parents are synthesised with how many children each has as one more column. Of children, every column is tied to one column of
-their parent or to one of their own that is tied already: a tree whose pairs are chosen by the exponential mechanism and then
-measured. A parent's children weigh at most `unit.rows`, so noise on them grows with it. docs/theory/synth-measurement.md
+Parents are synthesised with their number of children as one more column. Each column of children depends on one column of their
+parent or of their own: a tree whose pairs are chosen by the exponential mechanism and then measured. A parent's children weigh
+at most `unit.rows`, so their noise grows with it. docs/theory/synth-measurement.md
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class LinkedSynthesis:
     @property
     def first(self) -> Synthesis:
         """The synthesis of parents; its event holds what children cost as well."""
-        one = replace(self.unit, rows=1)
-        return Synthesis(self.parents, one, self.epsilon, self.delta, self.method, others=(self.spending().event,))
+        single_row = replace(self.unit, rows=1)
+        return Synthesis(self.parents, single_row, self.epsilon, self.delta, self.method, others=(self.spending().event,))
 
     @property
     def second(self) -> Public:
@@ -104,13 +104,15 @@ class LinkedSynthesis:
         self.small_enough()
         measured, pairs = self.measure(data.children)
         parents = self.first.run(data.parents)
-        found = tree_estimate(self.second, measured)
-        children = Model(data.children.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), "tree")
+        estimate = tree_estimate(self.second, measured)
+        children = Model(
+            data.children.cells, estimate.tree, tuple(estimate.conditionals), estimate.rows, tuple(measured), "tree"
+        )
         columns = (data.columns[0], data.columns[1])
         return LinkedModel(data.names, data.key, parents, children, tuple(pairs), columns, (data.types[0], data.types[1]))
 
     def measure(self, table: Part) -> tuple[list[Measurement], list[Pair]]:
-        """Every column and the pairs of a tree that hangs children on their parents, with noise."""
+        """Noisy counts of every column and of the pairs of a tree that links children to their parents."""
         public, parts, known = self.second, self.spending().parts, len(self.parents)
         pairs = [(a, b) for b in range(known, public.columns) for a in range(b)]
         counts = dict(zip(pairs, table.counts(pairs)))
@@ -119,9 +121,11 @@ class LinkedSynthesis:
         sets: list[Set] = [(column,) for column in range(public.columns)]
         ones = measure.noisy(sets, sums, parts["columns"], grain=public.reach.grain)
         expected = independent_tables(public, ones, pairs)
-        scores = [select.gap(counts[pair], it, public.reach.grain) for pair, it in zip(pairs, expected)]
+        scores = [select.gap(counts[pair], independent, public.reach.grain) for pair, independent in zip(pairs, expected)]
         chosen = select.spanning_tree(pairs, scores, public.columns, parts["choices"], public.reach.score, known)
-        tables = measure.noisy(chosen, [counts[it] for it in chosen], parts["pairs"], grain=public.reach.grain)
+        tables = measure.noisy(
+            chosen, [counts[chosen_pair] for chosen_pair in chosen], parts["pairs"], grain=public.reach.grain
+        )
         return ones + tables, chosen
 
 
@@ -166,8 +170,8 @@ def fit_linked(
             fitted = release(
                 mechanism, data, source=source or parent, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
             )
-            told = _told(fitted.value, mechanism, epsilon, delta)
-            return keeper(replace(fitted, facts={**fitted.facts, "synthetic": told}))
+            fact = _synthetic_fact(fitted.value, mechanism, epsilon, delta)
+            return keeper(replace(fitted, facts={**fitted.facts, "synthetic": fact}))
 
 
 def explain_linked(
@@ -178,41 +182,47 @@ def explain_linked(
     known = schemas_of(schema, parent, child)
     with LinkedTable(tables, known, parent, child, unit) as data:
         mechanism = _planned(data, unit, epsilon, delta, method)
-        names = [*(it.name for it in data.parents.cells), *(it.name for it in data.children.cells[len(mechanism.parents) :])]
+        names = [
+            *(cells.name for cells in data.parents.cells),
+            *(cells.name for cells in data.children.cells[len(mechanism.parents) :]),
+        ]
     first, second = mechanism.first, mechanism.spending()
     shares = split(first)
-    left = 1 - CHILDREN
+    parents_share = 1 - CHILDREN
     shares = {name: share for name, share in shares.items() if name != "domain"}
     parts = {f"{child}: {name}": CHILDREN * share for name, share in zip(second.parts, SHARES)}
     whole = sum(shares.values())
     return Explanation(
         epsilon, delta, str(unit), f"{first.method.name}, {child} by a tree", dict(zip(names, mechanism.second.sizes)),
         {**first.spending().parts, **{f"child {name}": noise for name, noise in second.parts.items()}},
-        {name: left * share / whole for name, share in shares.items()} | parts, misplaced(first),
-        readings={f"{table}.{name}": told for table, it in known.items() for name, told in it.readings().items()},
+        {name: parents_share * share / whole for name, share in shares.items()} | parts, misplaced(first),
+        readings={f"{table}.{name}": reading for table, its in known.items() for name, reading in its.readings().items()},
         event=first.spending().event,
     )  # fmt: skip
 
 
 def _planned(data: LinkedTable, unit: Unit, epsilon: float, delta: float, method: str | Method) -> LinkedSynthesis:
-    """The mechanism for tables that are open: everything that can be wrong is told here, before anything is spent."""
+    """The mechanism for open tables; every error in the arguments is raised here, before anything is spent."""
     known = len(data.parents.sizes)
-    made = LinkedSynthesis(
+    mechanism = LinkedSynthesis(
         data.parents.sizes, data.children.sizes[known:], unit, epsilon, delta, chosen_method(method, known)
     )  # fmt: skip
-    if made.method.name == "aim":
+    if mechanism.method.name == "aim":
         raise InvalidValue("The method aim is for one table with a workload. Linked tables take independent, tree or junction.")
-    made.small_enough()
-    made.claims()
-    return made
+    mechanism.small_enough()
+    mechanism.claims()
+    return mechanism
 
 
-def _told(model: LinkedModel, mechanism: LinkedSynthesis, epsilon: float, delta: float) -> dict[str, Any]:
+def _synthetic_fact(model: LinkedModel, mechanism: LinkedSynthesis, epsilon: float, delta: float) -> dict[str, Any]:
     """The fact `synthetic` of the release: that of the parents, with what was measured of children."""
-    told = description(model.parents, mechanism.first.spending(), epsilon, delta)
-    of_children = [it for it in model.children.measurements if len(it.columns) > 1]
+    fact = description(model.parents, mechanism.first.spending(), epsilon, delta)
+    of_children = [measurement for measurement in model.children.measurements if len(measurement.columns) > 1]
     own: Sequence[Any] = model.children.cells[len(mechanism.parents) :]
-    told["columns"] += [{"name": f"{model.names[1]}.{it.name}", "cells": it.size} for it in own]
-    told["measured"] += [{"columns": [model.children.columns[c] for c in it.columns], "sigma": it.sigma} for it in of_children]
-    told["noise"] |= {f"child {name}": noise for name, noise in mechanism.spending().parts.items()}
-    return told | {"measured_count": told["measured_count"] + len(model.children.measurements), "tables": list(model.names)}
+    fact["columns"] += [{"name": f"{model.names[1]}.{cells.name}", "cells": cells.size} for cells in own]
+    fact["measured"] += [
+        {"columns": [model.children.columns[c] for c in measurement.columns], "sigma": measurement.sigma}
+        for measurement in of_children
+    ]
+    fact["noise"] |= {f"child {name}": noise for name, noise in mechanism.spending().parts.items()}
+    return fact | {"measured_count": fact["measured_count"] + len(model.children.measurements), "tables": list(model.names)}

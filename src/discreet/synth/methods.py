@@ -1,4 +1,4 @@
-"""How a table is synthesised: which tables are measured, with what part of the budget, and how a model is made of them.
+"""Methods of synthesis: which tables are measured, with what part of the budget, and how a model is estimated.
 
 A method has two halves. `plan` looks at public numbers alone (how many cells each column has, epsilon, delta) and fixes
 every noise level and how often each is used: the event. `measure` reads the table and follows the plan.
@@ -26,7 +26,7 @@ MOST_CELLS = 300_000  # of a junction tree
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """What a plan may look at: the sizes of the columns, how far one unit moves a table, and the budget."""
+    """The public inputs of a plan: the sizes of the columns, the reach of one unit, and the budget."""
 
     sizes: tuple[int, ...]
     reach: Reach
@@ -186,7 +186,7 @@ def own_counts(counts: Mapping[Pair, Ints], columns: int) -> list[Ints]:
 
 
 def independent_tables(public: Public, ones: Iterable[Measurement], pairs: Iterable[Pair]) -> list[Floats]:
-    """What each pair's table would be if columns were independent, by the noisy counts of columns."""
+    """The expected table of each pair under independence, from the noisy counts of columns."""
     known = list(ones)
     total = measure.total(known)
     margins = closed.columns_of(public.columns, known, total, public.sizes)
@@ -212,5 +212,5 @@ def _divided(counts: Floats, sums: Floats, clique: Set, separator: Set) -> Float
     """The conditional counts; even where there are none."""
     own = [column for column in clique if column not in separator]
     even = 1 / np.prod([counts.shape[clique.index(column)] for column in own])
-    made: Floats = np.divide(counts, sums, out=np.full_like(counts, even), where=sums > 0)
-    return made
+    shares: Floats = np.divide(counts, sums, out=np.full_like(counts, even), where=sums > 0)
+    return shares

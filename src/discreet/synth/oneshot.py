@@ -1,4 +1,4 @@
-"""One-shot selection: every pair's gap with noise once, then all that is worth measuring in one go, estimated on a
+"""One-shot selection: noisy gaps of all pairs, then one measurement of the selected tables, estimated on a
 junction tree.
 """
 
@@ -91,7 +91,7 @@ class Junction:
         ones = noisy_columns(counts, public, spending)
         grain = public.reach.grain
         expected = independent_tables(public, ones, pairs)
-        exact = np.array([select.gap(counts[pair], it, grain) for pair, it in zip(pairs, expected)])
+        exact = np.array([select.gap(counts[pair], guess, grain) for pair, guess in zip(pairs, expected)])
         gaps = (exact + discrete_gaussian(spending.parts["gaps"] * grain, len(pairs))) / grain
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
         tables = self.joined(chosen, dict(zip(pairs, gaps.tolist())), public.sizes)
@@ -103,37 +103,39 @@ class Junction:
         triples = [columns for columns in tables if len(columns) == 3]
         known: dict[Set, Ints] = dict(zip(triples, table.counts(triples) if triples else []))
         known.update(counts.items())
-        return ones + measure.noisy(tables, [known[it] for it in tables], spending.parts["tables"], times, grain=grain)
+        return ones + measure.noisy(
+            tables, [known[chosen_set] for chosen_set in tables], spending.parts["tables"], times, grain=grain
+        )
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""
         order, least = self._order(public, pairs, gaps, sigma)
         gap = dict(zip(pairs, gaps))
         slots = SLOTS * public.columns
-        best, kept = -math.inf, least
+        best, best_count = -math.inf, least
         for count in range(least, min(len(order), slots) + 1):  # each has a slot of its own
             times = shared(order[:count], public.sizes, slots, whole=False)
             noise = sum(cells(pair, public.sizes) / math.sqrt(n) for pair, n in zip(order[:count], times))
             worth = sum(gap[pair] for pair in order[:count]) - self.doubt * ABSOLUTE * sigma * noise
             if worth > best:
-                best, kept = worth, count
-        return order[:kept]
+                best, best_count = worth, count
+        return order[:best_count]
 
     def joined(self, chosen: Sequence[Pair], gap: Mapping[Pair, float], sizes: Sequence[int]) -> list[Set]:
         """The pairs, but for those of which three make a triangle with few cells: these are measured as one table, the largest
         gaps first."""
-        left = set(chosen)
+        remaining = set(chosen)
         triangles: list[Set] = [
             columns
             for columns in combinations(range(len(sizes)), 3)
-            if cells(columns, sizes) <= self.triples and left.issuperset(combinations(columns, 2))
+            if cells(columns, sizes) <= self.triples and remaining.issuperset(combinations(columns, 2))
         ]
-        made: list[Set] = []
-        for columns in sorted(triangles, key=lambda it: -sum(gap[pair] for pair in combinations(it, 2))):
-            if left.issuperset(combinations(columns, 2)):
-                left.difference_update(combinations(columns, 2))
-                made.append(columns)
-        return [*(pair for pair in chosen if pair in left), *made]
+        joined: list[Set] = []
+        for columns in sorted(triangles, key=lambda triangle: -sum(gap[pair] for pair in combinations(triangle, 2))):
+            if remaining.issuperset(combinations(columns, 2)):
+                remaining.difference_update(combinations(columns, 2))
+                joined.append(columns)
+        return [*(pair for pair in chosen if pair in remaining), *joined]
 
     def _order(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> tuple[list[Pair], int]:
         """The pairs that may be measured, best first after those of a spanning tree, and how many these are: with constraints,
@@ -147,7 +149,7 @@ class Junction:
         for a, b in falling:
             if component[a] != component[b] and (not public.tied or public.fits([*chosen, (a, b)], self.most_cells)):
                 chosen.append((a, b))
-                component = [component[a] if it == component[b] else it for it in component]
+                component = [component[a] if root == component[b] else root for root in component]
         least = len(chosen)
         for pair in falling:
             if pair not in chosen and score[pair] > 0 and public.fits([*chosen, pair], self.most_cells):
@@ -159,14 +161,16 @@ class Junction:
         if public.columns < 3 and not impossible:
             return tree_estimate(public, measured)
         total = measure.total(measured)
-        tree = JunctionTree.of(public.sizes, [it.columns for it in measured] + [columns for columns, _ in impossible])
+        tree = JunctionTree.of(
+            public.sizes, [measurement.columns for measurement in measured] + [columns for columns, _ in impossible]
+        )
         margins = closed.columns_of(public.columns, measured, total, public.sizes)
         start = with_impossible(tree, independent(tree, margins), impossible)
         strength = (
             self.prior * max(1.0, public.epsilon) * total
         )  # where noise is small, the measurements weigh more by themselves
-        found = self._solved(tree, start, measured, total, strength)
-        return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
+        solution = self._solved(tree, start, measured, total, strength)
+        return Estimate(tree, solution.conditionals, total, solution.relative_gap, solution.relative_gap <= self.tolerance)
 
     def _solved(
         self, tree: JunctionTree, start: list[Floats], measured: Sequence[Measurement], total: float, strength: float
@@ -192,8 +196,8 @@ def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *,
     if not whole:
         return list(shares)
     times = np.floor(shares).astype(int)
-    left = slots - int(times.sum())
-    times[np.argsort(times - shares)[:left]] += 1
+    remaining = slots - int(times.sum())
+    times[np.argsort(times - shares)[:remaining]] += 1
     return list(map(int, times))
 
 
@@ -204,5 +208,5 @@ def independent(tree: JunctionTree, margins: Sequence[Floats]) -> list[Floats]:
         home = tree.home((column,))
         assert home is not None
         shares = np.log(np.maximum(counts / counts.sum(), LEAST))
-        potentials[home] += shares.reshape([-1 if it == column else 1 for it in tree.cliques[home]])
+        potentials[home] += shares.reshape([-1 if other == column else 1 for other in tree.cliques[home]])
     return potentials

@@ -1,4 +1,4 @@
-"""Which tables are worth measuring: choices by scores that one record moves little.
+"""Selection of tables to measure, by scores of low sensitivity.
 
 Scores are whole numbers, made of exact counts and public (already noisy) numbers in integer arithmetic, so that their
 sensitivity is the one that is proven, without rounding. docs/theory/synth-selection.md has the proofs.
@@ -68,16 +68,16 @@ def spanning_tree(
         if not open_.size:
             break
         place = open_[exponential_rows(known[open_][None, :], epsilon, sensitivity)[0]]
-        one, two = map(int, ends[place])
-        if fits is not None and not all(fits([*chosen[:n], (one, two)]) for n in range(len(chosen), -1, -1)):
+        first, second = map(int, ends[place])
+        if fits is not None and not all(fits([*chosen[:n], (first, second)]) for n in range(len(chosen), -1, -1)):
             passed[place] = False
             continue
-        chosen.append((one, two))
-        component[component == component[two]] = component[one]
+        chosen.append((first, second))
+        component[component == component[second]] = component[first]
     return chosen
 
 
 def _entropy_term(counts: Ints) -> Floats:
     values = np.asarray(counts, np.float64)
-    made: Floats = values * np.log(np.maximum(values, 1.0))
-    return made
+    terms: Floats = values * np.log(np.maximum(values, 1.0))
+    return terms

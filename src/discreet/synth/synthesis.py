@@ -113,12 +113,12 @@ class Synthesis:
         if self.constraints:
             impossible = impossible_cells(self.constraints, data.cells)
             joined = self.method if isinstance(self.method, Junction) else Junction(device=getattr(self.method, "device", None))
-            found = joined.estimate(public, measured, impossible)
+            estimate = joined.estimate(public, measured, impossible)
         else:
-            found = self.method.estimate(public, measured)
+            estimate = self.method.estimate(public, measured)
         return Model(
-            data.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), self.method.name, found.gap,
-            found.converged, ordered_pairs(self.constraints, data.cells),
+            data.cells, estimate.tree, tuple(estimate.conditionals), estimate.rows, tuple(measured), self.method.name,
+            estimate.gap, estimate.converged, ordered_pairs(self.constraints, data.cells),
         )  # fmt: skip
 
 
@@ -161,14 +161,14 @@ def fit(
             fitted = release(
                 mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
             )
-            told = description(fitted.value, mechanism.spending(), epsilon, delta, rows.schema)
-            return keeper(replace(fitted, facts={**fitted.facts, "synthetic": told}))
+            fact = description(fitted.value, mechanism.spending(), epsilon, delta, rows.schema)
+            return keeper(replace(fitted, facts={**fitted.facts, "synthetic": fact}))
 
 
 def planned(
     rows: Table, unit: Unit, epsilon: float, delta: float, method: str | Method, workload: Any, constraints: Sequence[Any]
 ) -> Synthesis:
-    """The mechanism for a table that is open: everything that can be wrong is told here, before anything is spent."""
+    """The mechanism for an open table; every error in the arguments is raised here, before anything is spent."""
     names = [cells.name for cells in rows.cells]
     work = workload if workload is not None else (rows.schema.workload or None)
     chosen = with_workload(chosen_method(method, len(names)), method, work, names)
@@ -191,7 +191,7 @@ def with_workload(method: Method, asked: str | Method, workload: Any, columns: S
         if not known or len(set(known)) != len(known) or not set(known) <= set(columns):
             raise InvalidValue(f"Each part of a workload names different columns of the table; got {check.shown(names)}.")
         sets.append(tuple(sorted(columns.index(name) for name in known)))
-    if not any(len(each) > 1 for each in sets):
+    if not any(len(members) > 1 for members in sets):
         raise InvalidValue("A workload needs a set of two or more columns; columns by themselves are always measured.")
     return Aim(tuple(sets))
 

@@ -1,4 +1,4 @@
-"""What every private estimator shares: the parameters that decide privacy, and the one way to spend them."""
+"""The base of every private estimator: the parameters that decide privacy, and the method that charges them."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         facts = {"title": f"{type(self).__name__} from {self.source}", "made": made()}
         return release(mechanism, data, source=self.source, ledger=self.ledger, asked=asked, facts=facts)
 
-    def _no_weights(self, given: dict[str, Any]) -> None:
+    def _no_weights(self, params: dict[str, Any]) -> None:
         """Sample weights change how far one row moves a fit, and nothing here accounts for that."""
-        given = {name: value for name, value in given.items() if value is not None}
-        if given:
+        params = {name: value for name, value in params.items() if value is not None}
+        if params:
             raise InvalidValue(
-                f"{type(self).__name__}.fit takes no {', '.join(sorted(given))}: a weight changes how far one row moves the "
+                f"{type(self).__name__}.fit takes no {', '.join(sorted(params))}: a weight changes how far one row moves the "
                 "fit. Leave it out; nothing was spent."
             )
 
 
-def known_classes(classes: Any, found: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], tuple[str, ...]]:
-    """The sorted classes, the place of each label among them (-1: none), and what the claim must say of how they were known."""
+def known_classes(classes: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], tuple[str, ...]]:
+    """The sorted classes, each label's index among them (-1: none), and the claim's assumptions about how they were known."""
     if isinstance(classes, str) and classes == OBSERVED:
-        return *_observed(found), ("which classes occur among the labels is public",)
+        return *_observed(labels), ("which classes occur among the labels is public",)
     if classes is None or isinstance(classes, (str, bytes)) or not isinstance(classes, (Sequence, np.ndarray)):
         raise InvalidValue(
             f"classes must list the labels that can occur, such as classes=[0, 1], since those that do occur are private; got "
@@ -76,35 +76,35 @@ def known_classes(classes: Any, found: NDArray[Any]) -> tuple[NDArray[Any], NDAr
     known = np.unique(np.asarray(classes))
     if len(known) < 2 or len(known) != len(classes):
         raise InvalidValue(f"classes must list two or more different labels; got {check.shown(classes)}.")
-    return known, rows.places(found, known), ()
+    return known, rows.places(labels, known), ()
 
 
-def _observed(found: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes that occur, which were declared to be public: so may be what is refused of them."""
-    there = rows.there(found)
-    labels = np.array(found[there].tolist()) if found.dtype.kind == "O" else found[there]
+def _observed(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes that occur, which were declared to be public, as may be errors about them."""
+    present = rows.there(column)
+    labels = np.array(column[present].tolist()) if column.dtype.kind == "O" else column[present]
     check_classification_targets(labels)
     known, among = np.unique(labels, return_inverse=True)
     if len(known) < 2:
         raise InvalidValue("The labels hold only one class; a classifier needs two or more. Name them: classes=[0, 1].")
-    places = np.full(len(found), -1, np.int64)
-    places[there] = among
+    places = np.full(len(column), -1, np.int64)
+    places[present] = among
     return known, places
 
 
 def labelled(
     classes: Any, X: Floats, y: NDArray[Any]
 ) -> tuple[NDArray[Any], tuple[Floats, NDArray[np.int64]], tuple[str, ...]]:
-    """The classes, the rows whose label is one of them, with its place, and what the claim must say."""
+    """The classes, the rows whose label is one of them, with its index, and the claim's assumptions."""
     known, places, public = known_classes(classes, y)
-    kept = places >= 0
-    if not kept.all():
+    usable = places >= 0
+    if not usable.all():
         log.warning("some labels are none of the classes; their rows contribute nothing")
-    return known, (X[kept], places[kept]), public
+    return known, (X[usable], places[usable]), public
 
 
 def too_long(features: NDArray[np.float64], norm: float) -> None:
-    """Tell the owner, in the log only, that rows were cut."""
+    """Log for the owner that rows were clipped."""
     with np.errstate(over="ignore", invalid="ignore"):
         if (np.square(features).sum(axis=1) > (norm * (1 + 1e-9)) ** 2).any():
             log.warning("some rows are longer than norm = %g; they were cut to that length", norm)

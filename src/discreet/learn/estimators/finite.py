@@ -74,7 +74,9 @@ def choose_hypothesis(
     """
     known = list(hypotheses)
     mechanism = FiniteRisk(len(known), unit, epsilon)
-    table = np.stack([np.asarray(losses(each)) for each in known], axis=1) if callable(losses) else np.asarray(losses)
+    table = (
+        np.stack([np.asarray(losses(hypothesis)) for hypothesis in known], axis=1) if callable(losses) else np.asarray(losses)
+    )
     if table.ndim != 2 or table.shape[1] != len(known):
         raise InvalidValue(f"The losses must be [rows, {len(known)}], a column for each hypothesis. Nothing was spent.")
     table = numbers(table)

@@ -36,7 +36,7 @@ def by_margin(sigma: float, classes: int, teachers: int, order: float) -> Floats
     plain = order / sigma**2
     margin = np.arange(teachers + 1, dtype=np.float64)
     log_q = math.log(max(classes - 1, 1)) - margin**2 / (4 * sigma**2)
-    bounds = np.array([min(plain, _theorem(float(each), sigma, order)) for each in log_q])
+    bounds = np.array([min(plain, _theorem(float(value), sigma, order)) for value in log_q])
     return np.asarray(np.minimum.accumulate(bounds))
 
 
@@ -152,8 +152,8 @@ def release_estimate(
     It is itself a release, which costs (epsilon, delta), and it is no claim: noise may have put it below the bound.
     """
     counts = np.asarray(counts, np.int64)
-    asked = Estimate(len(counts), counts.shape[1], vote.noise, teachers, order, vote.unit, epsilon, delta)
+    estimate = Estimate(len(counts), counts.shape[1], vote.noise, teachers, order, vote.unit, epsilon, delta)
     tests, most = _tests(vote, order), len(counts) * order / vote.noise**2
     facts = {"title": f"Data-dependent epsilon of votes from {source}"}
-    made = release(asked, counts, source=source, ledger=ledger, asked=(epsilon, delta), facts=facts)
-    return made.map(lambda steps: epsilon_from_renyi(tests + min(max(steps * asked.step, 0.0), most), order, vote_delta))
+    released = release(estimate, counts, source=source, ledger=ledger, asked=(epsilon, delta), facts=facts)
+    return released.map(lambda steps: epsilon_from_renyi(tests + min(max(steps * estimate.step, 0.0), most), order, vote_delta))

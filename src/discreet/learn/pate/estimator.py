@@ -105,15 +105,15 @@ class PATE(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             teacher_rows=self.teacher_rows,
         )  # fmt: skip
         poll = Poll(self.teacher, self.teachers, self.classes_, queries, vote, self.teacher_rows)
-        made = self._spend(poll, (rows, labels, groups)).map(_answers)
-        self.release_ = made.map(lambda said: said_json(self.classes_, said))
-        self._teach(public, made.value)
+        released = self._spend(poll, (rows, labels, groups)).map(_answers)
+        self.release_ = released.map(lambda answers: answers_json(self.classes_, answers))
+        self._teach(public, released.value)
         return self
 
-    def _teach(self, public: Array, said: Answers) -> None:
+    def _teach(self, public: Array, answers: Answers) -> None:
         """The student, from public rows and what was released."""
         labels = np.full(len(public), -1)
-        labels[: len(said.counts)] = said.labels()
+        labels[: len(answers.counts)] = answers.labels()
         known = labels >= 0
         if not known.any():
             raise RunFailed(
@@ -126,12 +126,12 @@ class PATE(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             self.student_ = DummyClassifier().fit(public[known], labels[known])
             return
         used = slice(None) if self.semi_supervised else known
-        given = {}
+        params = {}
         if has_fit_parameter(self.student, "votes"):
             votes = np.zeros((len(public), len(self.classes_)))
-            votes[: len(said.counts)] = said.counts
-            given = {"votes": votes[used]}
-        self.student_ = clone(self.student).fit(public[used], labels[used], **given)
+            votes[: len(answers.counts)] = answers.counts
+            params = {"votes": votes[used]}
+        self.student_ = clone(self.student).fit(public[used], labels[used], **params)
 
     def predict(self, X: Any) -> Array:
         """The student's class of each row. Post-processing: it costs nothing."""
@@ -151,10 +151,10 @@ def _answers(released: Ints) -> Answers:
     return Answers(released[:, 0] == 1, released[:, 1:])
 
 
-def said_json(classes: Array, said: Answers) -> dict[str, Any]:
+def answers_json(classes: Array, answers: Answers) -> dict[str, Any]:
     """Labels by name, None where a query was not answered, and noisy counts."""
-    labels = [None if place < 0 else classes[place].item() for place in said.labels()]
-    return {"classes": classes.tolist(), "labels": labels, "counts": said.counts.tolist()}
+    labels = [None if place < 0 else classes[place].item() for place in answers.labels()]
+    return {"classes": classes.tolist(), "labels": labels, "counts": answers.counts.tolist()}
 
 
 def ask(

@@ -134,9 +134,9 @@ def user_factors(user: Ints, item: Ints, residual: Floats, factors: Floats, user
 
 def user_residuals(user: Ints, item: Ints, value: Floats, effects: Floats, middle: float) -> Floats:
     """`summaries.residuals` of every user at once."""
-    left = np.clip(value - effects[item] - middle, -2.0, 2.0)
-    level = np.bincount(user, left) / (np.bincount(user) + DRAG)
-    return np.asarray(np.clip(left - level[user], -BOUND, BOUND))
+    centred = np.clip(value - effects[item] - middle, -2.0, 2.0)
+    level = np.bincount(user, centred) / (np.bincount(user) + DRAG)
+    return np.asarray(np.clip(centred - level[user], -BOUND, BOUND))
 
 
 def random_factors(items: int, rank: int) -> Floats:

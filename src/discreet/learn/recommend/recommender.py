@@ -78,7 +78,7 @@ class Recommender(PrivateEstimator):
             mechanism = summaries = Summaries(len(items), self.unit, epsilon, delta, self.method != "effects")
         table = columns(ratings, [self.unit.key or "user", "item", "rating"], empty=True)
         user, item, rating = table.values()
-        users = np.unique(user if user.dtype.kind != "O" else [_spelled(each) for each in user], return_inverse=True)[1]
+        users = np.unique(user if user.dtype.kind != "O" else [_spelled(cell) for cell in user], return_inverse=True)[1]
         places = _placed(item, self._place)
         values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
         release = self._spend(mechanism, (users, places, values))
@@ -103,42 +103,42 @@ class Recommender(PrivateEstimator):
         lacking = [item for item in items if item not in self._place]
         if lacking:
             raise InvalidValue(f"{check.shown(lacking[0])} is none of the items that this recommender knows.")
-        asked = np.array([self._place[item] for item in items], np.int64)
+        wanted = np.array([self._place[item] for item in items], np.int64)
         values = (np.clip(np.array(list(own.values())), low, high) - low) / (high - low) * 2 - 1
-        left, level = residuals(values, self.effects_[known], self.middle_)
-        said = self.effects_[asked] + level
+        residual, level = residuals(values, self.effects_[known], self.middle_)
+        predicted = self.effects_[wanted] + level
         if self.method != "effects" and len(known):
-            said = said + self._from_others(left, known, asked)
-        return np.asarray((np.clip(said, -1, 1) + 1) / 2 * (high - low) + low)
+            predicted = predicted + self._from_others(residual, known, wanted)
+        return np.asarray((np.clip(predicted, -1, 1) + 1) / 2 * (high - low) + low)
 
-    def _from_others(self, left: Floats, known: NDArray[np.int64], asked: NDArray[np.int64]) -> Floats:
+    def _from_others(self, residual: Floats, known: NDArray[np.int64], wanted: NDArray[np.int64]) -> Floats:
         """The residual that the covariance, or the factors, expect given the user's other residuals."""
         if self.method == "als":
-            own = user_factors(np.zeros(len(known), np.int64), known, left, self.factors_, 1)[0]
-            return np.asarray(self.factors_[asked] @ own)
+            own = user_factors(np.zeros(len(known), np.int64), known, residual, self.factors_, 1)[0]
+            return np.asarray(self.factors_[wanted] @ own)
         matrix, spread = self.covariance_, RESIDUAL
         if self.method == "svd":
-            return np.asarray(matrix[np.ix_(asked, known)] @ np.linalg.solve(_with(matrix, known, spread), left))
-        out = np.zeros(len(asked))
-        for place, item in enumerate(asked):
+            return np.asarray(matrix[np.ix_(wanted, known)] @ np.linalg.solve(_with(matrix, known, spread), residual))
+        out = np.zeros(len(wanted))
+        for place, item in enumerate(wanted):
             with_it = matrix[item, known]
             near = np.argsort(-np.abs(with_it), kind="stable")[: self.neighbours]
-            out[place] = with_it[near] @ np.linalg.solve(_with(matrix, known[near], spread), left[near])
+            out[place] = with_it[near] @ np.linalg.solve(_with(matrix, known[near], spread), residual[near])
         return out
 
     def recommend(self, user_ratings: Mapping[Any, float], k: int) -> list[Any]:
         """The k items that this user has not rated and would like most."""
         open_items = [item for item in self.items if item not in user_ratings]
-        said = self.predict(user_ratings, open_items)
-        return [open_items[place] for place in np.argsort(-said, kind="stable")[: check.whole("k", k)]]
+        predicted = self.predict(user_ratings, open_items)
+        return [open_items[place] for place in np.argsort(-predicted, kind="stable")[: check.whole("k", k)]]
 
 
 def _placed(item: NDArray[Any], known: dict[Any, int]) -> NDArray[np.int64]:
     """The place of each item among those known, -1 for others."""
     if item.dtype.kind not in "iuU":
-        return np.array([_place(each, known) for each in item.tolist()], np.int64)
-    there, inverse = np.unique(item, return_inverse=True)
-    return np.asarray(np.array([known.get(each, -1) for each in there.tolist()], np.int64)[inverse], np.int64)
+        return np.array([_place(cell, known) for cell in item.tolist()], np.int64)
+    distinct, inverse = np.unique(item, return_inverse=True)
+    return np.asarray(np.array([known.get(cell, -1) for cell in distinct.tolist()], np.int64)[inverse], np.int64)
 
 
 def _spelled(cell: Any) -> str:
@@ -163,19 +163,19 @@ def _with(matrix: Floats, known: NDArray[np.int64], spread: float) -> Floats:
     return matrix[np.ix_(known, known)] + spread * np.eye(len(known))
 
 
-def _cleaned(released: Floats, made: Summaries, rank: int) -> Floats:
+def _cleaned(released: Floats, mechanism: Summaries, rank: int) -> Floats:
     """A covariance of items from noisy sums: shrunk where few rated both, without what noise alone explains, of this rank."""
-    size = made.items
+    size = mechanism.items
     half = len(released) // 2
-    noise = made.parts()[1] * made.matrix_sensitivity()
+    noise = mechanism.parts()[1] * mechanism.matrix_sensitivity()
     sums, weights = (_square(part, size) for part in (released[:half], released[half:] / WEIGHT))
     few = 0.1 + (noise / SPREAD) ** 2 / np.maximum(weights, noise / WEIGHT)  # at which noise and signal weigh the same
     matrix = sums / (np.maximum(weights, 0.0) + few)
     values, vectors = np.linalg.eigh(matrix)
     off = np.sort(np.abs(values[values < 0]))  # a covariance has none: these are noise
     edge = float(off[-1]) if len(off) else 0.0
-    kept = (values > edge) & (np.arange(size) >= size - rank)
-    return np.asarray((vectors[:, kept] * (values[kept] - edge / 2)) @ vectors[:, kept].T)
+    significant = (values > edge) & (np.arange(size) >= size - rank)
+    return np.asarray((vectors[:, significant] * (values[significant] - edge / 2)) @ vectors[:, significant].T)
 
 
 SPREAD = 0.02  # the size of a covariance of two items that go together

@@ -1,4 +1,4 @@
-"""What a recommender releases of ratings: noisy item effects, and a noisy covariance of what they leave.
+"""The releases of a recommender: noisy item effects, and a noisy covariance of the residuals.
 
 After McSherry and Mironov 2009 ("Differentially private recommender systems"), with Gaussian noise on exact sums. docs/theory/
 recommend.md proves how far one rating, or one user, moves each of them.
@@ -98,8 +98,8 @@ class Summaries:
         counts = np.bincount(item, down(COUNTS[self.level] * weight), self.items)
         means = np.zeros(2)
         if self.level == "user" and len(user):
-            there = count > 0
-            means = np.array([down(WORTH * user_means(user, value)[there]).sum(), down(np.array([WORTH]))[0] * there.sum()])
+            rated = count > 0
+            means = np.array([down(WORTH * user_means(user, value)[rated]).sum(), down(np.array([WORTH]))[0] * rated.sum()])
         return np.concatenate([sums, counts, means])
 
     def effect_sensitivity(self) -> float:
@@ -114,10 +114,10 @@ class Summaries:
         for rows in np.split(order, np.flatnonzero(np.diff(user[order])) + 1):
             if len(rows):
                 place = np.ix_(item[rows], item[rows])
-                left = residuals(value[rows], effects[item[rows]], middle)[0]
-                both[0][place] += down(np.outer(left, left) / len(rows))
+                residual = residuals(value[rows], effects[item[rows]], middle)[0]
+                both[0][place] += down(np.outer(residual, residual) / len(rows))
                 both[1][place] += down(np.full((len(rows), len(rows)), WEIGHT / len(rows)))
-        return np.concatenate([triangle(each) for each in both])
+        return np.concatenate([triangle(matrix) for matrix in both])
 
     def matrix_sensitivity(self) -> float:
         """docs/theory/recommend.md: a user's two matrices have Frobenius norms of at most BOUND^2 and WEIGHT."""
@@ -157,8 +157,8 @@ def _noise(covariance: bool, relation: str, epsilon: float, delta: float) -> flo
 def cleaned(user: Any, item: Any, value: Any, items: int) -> tuple[Ints, Ints, Floats]:
     """Ratings of known items with a value; none of a pair that occurs more than once, so one more moves one rating only."""
     user, item, value = np.asarray(user, np.int64), np.asarray(item, np.int64), np.asarray(value, np.float64)
-    kept = (item >= 0) & (item < items) & np.isfinite(value)
-    user, item, value = user[kept], item[kept], np.clip(value[kept], -1.0, 1.0)
+    usable = (item >= 0) & (item < items) & np.isfinite(value)
+    user, item, value = user[usable], item[usable], np.clip(value[usable], -1.0, 1.0)
     pair = np.unique(user, return_inverse=True)[1].astype(np.int64) * items + item
     _, place, times = np.unique(pair, return_inverse=True, return_counts=True)
     once = times[place] == 1
@@ -171,10 +171,10 @@ def user_means(user: Ints, value: Floats) -> Floats:
 
 
 def residuals(value: Floats, effects: Floats, middle: float) -> tuple[Floats, float]:
-    """What item effects and the user's own level leave of one user's ratings, cut to BOUND, and that level."""
-    left = np.clip(value - effects - middle, -2.0, 2.0)
-    level = float(left.sum() / (len(left) + DRAG))
-    return np.asarray(np.clip(left - level, -BOUND, BOUND)), level + middle
+    """One user's residuals after item effects and the user's own level, clipped to BOUND, and that level."""
+    centred = np.clip(value - effects - middle, -2.0, 2.0)
+    level = float(centred.sum() / (len(centred) + DRAG))
+    return np.asarray(np.clip(centred - level, -BOUND, BOUND)), level + middle
 
 
 def down(values: Floats) -> Floats:
@@ -188,27 +188,27 @@ def triangle(matrix: Floats) -> Floats:
     return np.asarray(matrix[place] * np.where(place[0] == place[1], 1.0, math.sqrt(2)))
 
 
-def item_effects(released: Floats, made: Summaries, noise_multiplier: float) -> tuple[Floats, float]:
+def item_effects(released: Floats, mechanism: Summaries, noise_multiplier: float) -> tuple[Floats, float]:
     """Item effects and the middle, from sums and counts with this noise: the mean of each effect given both.
 
     Items that many rate are liked more, so an effect is taken to be normal around a line in the logarithm of its noisy count;
     what was measured moves it from there as far as the noise allows. All of it is post-processing.
     """
-    size, share = made.items, COUNTS[made.level]
-    noise = noise_multiplier * made.effect_sensitivity()
+    size, share = mechanism.items, COUNTS[mechanism.level]
+    noise = noise_multiplier * mechanism.effect_sensitivity()
     sums, counts = released[:size], np.maximum(released[size : 2 * size] / share, 0.0)
-    if made.level == "rating":
+    if mechanism.level == "rating":
         middle = float(np.clip(released[:size].sum() / max(released[size : 2 * size].sum() / share, 1.0), -1, 1))
         spread = 0.22  # variance of a rating, in halves of the range squared
     else:
         middle = float(np.clip(released[2 * size] / max(float(released[2 * size + 1]), WORTH), -1, 1))
         spread = 0.02
-    target = sums - counts * middle if made.level == "rating" else sums
+    target = sums - counts * middle if mechanism.level == "rating" else sums
     variance = noise**2 + spread * counts
     shape = np.stack([np.ones(size), np.log1p(counts / (1 + noise))], axis=1) * counts[:, None]
     scaled = shape / np.sqrt(variance)[:, None]
     line = np.linalg.solve(scaled.T @ scaled + np.eye(2), scaled.T @ (target / np.sqrt(variance)))
-    left = target - shape @ line
-    wide = float(np.clip((left**2 - variance).sum() / max((counts**2).sum(), 1e-9), 0.005, 0.2))
-    effects = shape @ line / np.maximum(counts, 1e-9) + wide * counts * left / (wide * counts**2 + variance)
+    residual = target - shape @ line
+    wide = float(np.clip((residual**2 - variance).sum() / max((counts**2).sum(), 1e-9), 0.005, 0.2))
+    effects = shape @ line / np.maximum(counts, 1e-9) + wide * counts * residual / (wide * counts**2 + variance)
     return np.asarray(np.clip(np.where(counts > 0, effects, line[0]), -1.0, 1.0)), middle
