@@ -14,7 +14,7 @@ from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger.amount import MOST, Amount, Offer, asked_units, basic_limits, limits, terms_json
 from discreet.ledger.balance import DEFAULT, Balance, Part
 from discreet.ledger.chain import Mark, append, canonical, head
-from discreet.ledger.store import Book
+from discreet.ledger.store import Transaction
 
 __all__ = [
     "DEFAULT",
@@ -61,53 +61,53 @@ def as_claims(claims: Any) -> tuple[Claim, ...]:
     return listed
 
 
-def balance(book: Book, source: str, account: str | None) -> Balance:
+def balance(transaction: Transaction, source: str, account: str | None) -> Balance:
     """What the tables say of a source, or of one of its accounts."""
     amounts = ", ".join(f"{of}.{kind}_{quantity}" for of in "sa" for quantity in ("limit", "spent") for kind in _KINDS)
-    row = book.execute(
+    row = transaction.execute(
         f"SELECT epsilon, delta, failure, renyi_order, by_period, {amounts} FROM source AS s LEFT JOIN account AS a "
         "ON a.source = s.name AND a.name = ? WHERE s.name = ?", (account, source),
     ).fetchone()  # fmt: skip
     if row is None:
-        check_absent(book, source)
-        raise InvalidValue(f"The ledger has no source {source!r}{_near(book, source)}")
+        check_absent(transaction, source)
+        raise InvalidValue(f"The ledger has no source {source!r}{_near(transaction, source)}")
     epsilon, delta, failure, order, by_period = row[:5]
-    pairs = _pairs(book, source, account)
+    pairs = _pairs(transaction, source, account)
     whole = Balance(
         source, None, epsilon, delta, failure, order, Amount(*row[5:8]), Amount(*row[8:11]), bool(by_period), pairs=pairs[0]
     )  # fmt: skip
     if account is None:
-        return replace(whole, parts=_parts(book, source))
+        return replace(whole, parts=_parts(transaction, source))
     if row[11] is None:
         raise InvalidValue(f"{source} has no account {account!r}. Give it a share of the budget first.")
     limit, spent = Amount(*row[11:14]), Amount(*row[14:])
     return replace(whole, account=account, limit=limit, spent=spent, whole=whole, pairs=pairs[1])
 
 
-def _near(book: Book, source: str) -> str:
+def _near(transaction: Transaction, source: str) -> str:
     """The sources whose names are nearly this one, as a question."""
     from difflib import get_close_matches
 
-    names = [row[0] for row in book.execute("SELECT name FROM source ORDER BY name LIMIT 1000").fetchall()]
+    names = [row[0] for row in transaction.execute("SELECT name FROM source ORDER BY name LIMIT 1000").fetchall()]
     near = get_close_matches(source[:200], names, 2)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ". Open it first, with its unit and its budget."
 
 
-def _parts(book: Book, source: str) -> tuple[Part, ...]:
+def _parts(transaction: Transaction, source: str) -> tuple[Part, ...]:
     """What every account of a source may spend and has spent."""
     amounts = ", ".join(f"{kind}_{quantity}" for quantity in ("limit", "spent") for kind in _KINDS)
-    rows = book.execute(f"SELECT name, {amounts} FROM account WHERE source = ? ORDER BY name", (source,))
+    rows = transaction.execute(f"SELECT name, {amounts} FROM account WHERE source = ? ORDER BY name", (source,))
     return tuple(Part(row[0], Amount(*row[1:4]), Amount(*row[4:])) for row in rows)
 
 
-def check_absent(book: Book, source: str) -> None:
+def check_absent(transaction: Transaction, source: str) -> None:
     """Refuse a ledger in which a source that the tables do not find was opened: it is made of pieces of two copies.
 
     The table is looked through without its index, which may be of the other copy.
     """
-    present = book.execute("SELECT 1 FROM source WHERE name || '' = ?", (source,)).fetchone()
+    present = transaction.execute("SELECT 1 FROM source WHERE name || '' = ?", (source,)).fetchone()
     opened = "SELECT number FROM entry WHERE kind IN ('open', 'renew') AND source = ? ORDER BY number"
-    row = book.execute(opened, (source,)).fetchone()
+    row = transaction.execute(opened, (source,)).fetchone()
     if present or row:
         origin = f"Entry {row[0]} opened" if row else "A table has"
         raise LedgerError(
@@ -117,9 +117,9 @@ def check_absent(book: Book, source: str) -> None:
         )  # fmt: skip
 
 
-def _pairs(book: Book, source: str, account: str | None) -> list[tuple[int, int]]:
+def _pairs(transaction: Transaction, source: str, account: str | None) -> list[tuple[int, int]]:
     """By how much epsilons and failures would be less with all charges as the pairs they were asked for: source, account."""
-    rows = book.execute(
+    rows = transaction.execute(
         "SELECT account, own_epsilon - epsilon, own_failure - delta FROM asked WHERE source = ? AND NOT EXISTS "
         "(SELECT 1 FROM entry WHERE about = asked.entry AND kind = 'cancel')", (source,),
     ).fetchall()  # fmt: skip
@@ -127,19 +127,19 @@ def _pairs(book: Book, source: str, account: str | None) -> list[tuple[int, int]
     return [(sum(row[1] for row in part), sum(row[2] for row in part)) for part in (rows, own)]
 
 
-def spend(book: Book, source: str, account: str, amount: Amount, sign: int = 1) -> None:
+def spend(transaction: Transaction, source: str, account: str, amount: Amount, sign: int = 1) -> None:
     """Take an amount from a source and its account, or give it back (sign -1); the tables check their limits."""
     divergence, epsilon, failure = amount if sign == 1 else (sign * units for units in amount)
-    book.execute(_SPEND_SOURCE, (divergence, epsilon, failure, source))
-    book.execute(_SPEND_ACCOUNT, (divergence, epsilon, failure, source, account))
+    transaction.execute(_SPEND_SOURCE, (divergence, epsilon, failure, source))
+    transaction.execute(_SPEND_ACCOUNT, (divergence, epsilon, failure, source, account))
 
 
-def room(book: Book, source: str, account: str, amount: Amount) -> Mark | None:
+def room(transaction: Transaction, source: str, account: str, amount: Amount) -> Mark | None:
     """The last entry, if this much fits the account and its source, in one look; None if it does not.
 
     Either of two sums may hold it, and not always the same one in both. Failures fit the source if they fit its accounts.
     """
-    row = book.execute(_ROOM, (source, account, source)).fetchone()
+    row = transaction.execute(_ROOM, (source, account, source)).fetchone()
     if row is None:
         return None
     (
@@ -170,44 +170,44 @@ class Fit(NamedTuple):
     limit: Amount | None = None
 
 
-def take(book: Book, source: str, account: str, offer: Offer, key: str | None, claims: str) -> Fit | None:
+def take(transaction: Transaction, source: str, account: str, offer: Offer, key: str | None, claims: str) -> Fit | None:
     """Take a charge and write its entry, which is then the last; None, and nothing, if it does not fit.
 
     `claims` is canonical JSON, and the entry's body is put together as such.
     """
-    last = None if offer.own is None else room(book, source, account, offer.own)
-    fit = find_room(book, source, account, offer) if last is None or offer.own is None else Fit(last, offer.own)
+    last = None if offer.own is None else room(transaction, source, account, offer.own)
+    fit = find_room(transaction, source, account, offer) if last is None or offer.own is None else Fit(last, offer.own)
     if fit is None:
         return None
     if fit.limit is not None:
-        _switch(book, source, fit.limit)
-    spend(book, source, account, fit.amount)
+        _switch(transaction, source, fit.limit)
+    spend(transaction, source, account, fit.amount)
     named = "null" if key is None else quoted(key)
     body = f'{{"account":{quoted(account)},"amount":{fit.amount.text()},"claims":{claims},"key":{named}'
     body += "" if fit.limit is None else f',"limit":{fit.limit.text()}'
     body += "}" if offer.asked is None else f',"terms":{canonical(terms_json(offer.asked))}}}'
-    entry = append(book, "reserve", source, body, after=fit.last)
+    entry = append(transaction, "reserve", source, body, after=fit.last)
     if offer.asked is not None and (units := asked_units(offer.asked, fit.amount)) is not None:
         row = (entry.number, source, account, *units, fit.amount.epsilon, fit.amount.failure)
-        book.execute("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        transaction.execute("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     return Fit(entry, fit.amount)
 
 
-def find_room(book: Book, source: str, account: str, offer: Offer) -> Fit | None:
+def find_room(transaction: Transaction, source: str, account: str, offer: Offer) -> Fit | None:
     """How a charge fits that `room` does not hold as it is: as a pair, or as the first charge of a source.
 
     The first charge, and nothing later, decides what a source adds up: at that moment no answer exists on which the choice
     could depend. A source is at that moment while all that was ever charged to it was cancelled before it ran. While it
     has several accounts, it stays as it is.
     """
-    own, whole = balance(book, source, account), balance(book, source, None)
+    own, whole = balance(transaction, source, account), balance(transaction, source, None)
     ways: list[tuple[Amount | None, Amount | None]] = [(offer.own, None), (offer.pair, None)]
     if not any(whole.spent) and account == DEFAULT and own.limit == whole.limit:
         ways = [(offer.own, _usual(whole)), (offer.first, basic_limits(whole.limit, whole.delta))]
     for price, limit in ways:
         both = (own, whole) if limit is None else (replace(whole, limit=limit),)
         if price is not None and all(part.holds(price) for part in both) and _counts(whole.spent, price):
-            return Fit(head(book), price, None if limit == whole.limit else limit)
+            return Fit(head(transaction), price, None if limit == whole.limit else limit)
     return None
 
 
@@ -230,15 +230,15 @@ def raised(old: Balance, terms: Filter) -> Amount:
     return limit if old.limit.divergence else basic_limits(limit, terms.delta)
 
 
-def _switch(book: Book, source: str, limit: Amount) -> None:
+def _switch(transaction: Transaction, source: str, limit: Amount) -> None:
     """Give a source, and the account that has all of it, other limits."""
     sums = ", ".join(f"{kind}_limit = ?" for kind in _KINDS)
-    book.execute(f"UPDATE source SET {sums} WHERE name = ?", (*limit, source))
-    book.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*limit, source, DEFAULT))
+    transaction.execute(f"UPDATE source SET {sums} WHERE name = ?", (*limit, source))
+    transaction.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*limit, source, DEFAULT))
 
 
-def allot(book: Book, source: str, account: str, amount: Amount) -> None:
+def allot(transaction: Transaction, source: str, account: str, amount: Amount) -> None:
     """Add to an account's share, making the account if it is new; the tables check the sum of the shares."""
-    book.execute("INSERT INTO account VALUES (?, ?, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING", (source, account))
+    transaction.execute("INSERT INTO account VALUES (?, ?, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING", (source, account))
     sums = ", ".join(f"{kind}_limit = {kind}_limit + ?" for kind in _KINDS)
-    book.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*amount, source, account))
+    transaction.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*amount, source, account))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from discreet.core.document import parse_json
 from discreet.errors import InvalidDocument, InvalidValue, LedgerError
-from discreet.ledger.store import Book
+from discreet.ledger.store import Transaction
 
 KINDS = ("open", "share", "reserve", "settle", "cancel", "refuse", "raise", "renew")
 PAGE = 500  # entries that are read at once
@@ -115,34 +115,39 @@ def _content(number: int, at: str, kind: str, source: str, about: int | None, bo
     )
 
 
-def head(book: Book) -> Mark:
+def head(transaction: Transaction) -> Mark:
     """The last entry."""
-    return Mark(*book.execute("SELECT number, hash FROM head").fetchone())
+    return Mark(*transaction.execute("SELECT number, hash FROM head").fetchone())
 
 
 def append(
-    book: Book, kind: str, source: str, body: dict[str, Any] | str, about: int | None = None, after: Mark | None = None
+    transaction: Transaction,
+    kind: str,
+    source: str,
+    body: dict[str, Any] | str,
+    about: int | None = None,
+    after: Mark | None = None,
 ) -> Mark:
     """Write the next entry, after the last one if that is known; a body that is text is canonical JSON already."""
-    last, previous = head(book) if after is None else after
+    last, previous = head(transaction) if after is None else after
     text = body if isinstance(body, str) else canonical(body)
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     number = last + 1
     mark = hash_of(_content(number, at, kind, source, about, text, previous))
     row = (number, at, kind, source, about, text, previous, mark)
-    book.execute(f"INSERT INTO entry ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-    book.head = new_head = Mark(number, mark)
+    transaction.execute(f"INSERT INTO entry ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    transaction.head = new_head = Mark(number, mark)
     return new_head
 
 
-def page(book: Book, source: str | None, after: int, upto: int) -> list[Entry]:
+def page(transaction: Transaction, source: str | None, after: int, upto: int) -> list[Entry]:
     """The next entries after a number, all or those of one source: at most PAGE of them."""
-    return [_entry(row) for row in _rows(book, source, after, upto)]
+    return [_entry(row) for row in _rows(transaction, source, after, upto)]
 
 
-def _rows(book: Book, source: str | None, after: int, upto: int) -> list[Any]:
+def _rows(transaction: Transaction, source: str | None, after: int, upto: int) -> list[Any]:
     where, parameters = ("AND source = ?", (source,)) if source is not None else ("", ())
-    return book.execute(
+    return transaction.execute(
         f"SELECT {_COLUMNS} FROM entry WHERE number > ? AND number <= ? {where} ORDER BY number LIMIT {PAGE}",
         (after, upto, *parameters),
     ).fetchall()
@@ -161,35 +166,35 @@ def _entry(row: Sequence[Any]) -> Entry:
     return Entry(number, at, kind, source, about, body, row[6], row[7])
 
 
-def entry(book: Book, number: int) -> Entry:
+def entry(transaction: Transaction, number: int) -> Entry:
     """The entry of this number."""
-    row = book.execute(f"SELECT {_COLUMNS} FROM entry WHERE number = ?", (number,)).fetchone()
+    row = transaction.execute(f"SELECT {_COLUMNS} FROM entry WHERE number = ?", (number,)).fetchone()
     if row is None:
         raise changed(number, "it is missing")
     return _entry(row)
 
 
-def named(book: Book, name: str) -> Entry | None:
+def named(transaction: Transaction, name: str) -> Entry | None:
     """The entry of this id, None if there is none. The id holds a part of its hash, so one that was changed since is not it."""
     match = _ID.fullmatch(name)
-    if match is None or not book.execute("SELECT 1 FROM entry WHERE number = ?", (int(match[1]),)).fetchone():
+    if match is None or not transaction.execute("SELECT 1 FROM entry WHERE number = ?", (int(match[1]),)).fetchone():
         return None
-    known = entry(book, int(match[1]))
+    known = entry(transaction, int(match[1]))
     return known if known.id == name and digest(known.content()) == known.hash else None
 
 
-def first(book: Book, source: str) -> Entry:
+def first(transaction: Transaction, source: str) -> Entry:
     """The entry that opened a source."""
-    row = book.execute(f"SELECT {_COLUMNS} FROM entry WHERE source = ? ORDER BY number LIMIT 1", (source,)).fetchone()
+    row = transaction.execute(f"SELECT {_COLUMNS} FROM entry WHERE source = ? ORDER BY number LIMIT 1", (source,)).fetchone()
     if row is None:
         raise changed(1, f"nothing tells how {source} was opened")
     return _entry(row)
 
 
-def follow(book: Book) -> Iterator[Entry]:
+def follow(transaction: Transaction) -> Iterator[Entry]:
     """Every entry, after checking that it stands where it was written and holds what was written."""
     number, previous = 0, ""
-    while rows := _rows(book, None, number, 2**62):
+    while rows := _rows(transaction, None, number, 2**62):
         for row in rows:
             number += 1
             if row[0] != number:
@@ -201,7 +206,7 @@ def follow(book: Book) -> Iterator[Entry]:
                 raise changed(number, "its hash is not that of its content")
             previous = current.hash
             yield current
-    last = head(book)
+    last = head(transaction)
     if last != (number, previous):
         raise changed(max(number, last.number), f"the ledger ends with entry {number} and should end with {last.number}")
 

@@ -12,7 +12,7 @@ from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger import chain
 from discreet.ledger.amount import NOTHING, Amount
 from discreet.ledger.budget import spend
-from discreet.ledger.store import Book, Store
+from discreet.ledger.store import Store, Transaction
 
 REASONS = ("did_not_run", "withdrawn", "engine_unavailable")
 _STATE = (
@@ -78,7 +78,7 @@ class Charge:
     @property
     def state(self) -> str:
         """What the ledger says now: reserved, started, settled or cancelled."""
-        return self._store.read(lambda book: state(book, self._mark.number))
+        return self._store.read(lambda transaction: state(transaction, self._mark.number))
 
     def started(self) -> None:
         """Mark that rows may be read from now on, so that nothing can be given back. Entering `with` does it too.
@@ -88,10 +88,10 @@ class Charge:
         if self._repeated:
             raise InvalidValue(f"Charge {self.id} was answered by an earlier entry; it paid for no new run. Use its answer.")
 
-        def start(book: Book) -> str:
-            before = state(book, self._mark.number)
+        def start(transaction: Transaction) -> str:
+            before = state(transaction, self._mark.number)
             if before == "reserved":
-                mark_started(book, self._mark)
+                mark_started(transaction, self._mark)
             return before
 
         before = self._store.write(start)
@@ -103,13 +103,13 @@ class Charge:
         """Give the budget back, because nothing ran: one of did_not_run, withdrawn, engine_unavailable."""
         check.word("reason", reason, REASONS)
 
-        def give_back(book: Book) -> str:
-            before = state(book, self._mark.number)
+        def give_back(transaction: Transaction) -> str:
+            before = state(transaction, self._mark.number)
             if before == "reserved":
-                source, text = _reserved(book, self._mark)
+                source, text = _reserved(transaction, self._mark)
                 reservation = parse_json(text)
-                chain.append(book, "cancel", source, {"reason": reason}, self._mark.number)
-                spend(book, source, reservation["account"], Amount.from_json(reservation["amount"]), -1)
+                chain.append(transaction, "cancel", source, {"reason": reason}, self._mark.number)
+                spend(transaction, source, reservation["account"], Amount.from_json(reservation["amount"]), -1)
             return before
 
         before = "answered by an earlier entry" if self._repeated else self._store.write(give_back)
@@ -130,14 +130,16 @@ class Charge:
         Not durable by itself: if a power failure takes the settlement, the reservation still counts as spent.
         """
 
-        def end(book: Book) -> str:
-            before = state(book, self._mark.number)
+        def end(transaction: Transaction) -> str:
+            before = state(transaction, self._mark.number)
             if before in ("reserved", "started"):
-                source, text = _reserved(book, self._mark)
-                settled = chain.append(book, "settle", source, body, self._mark.number)
+                source, text = _reserved(transaction, self._mark)
+                settled = chain.append(transaction, "settle", source, body, self._mark.number)
                 key = parse_json(text)["key"] if "answer" in body else None
                 if key is not None:
-                    book.execute("INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (source, key, settled.number))
+                    transaction.execute(
+                        "INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (source, key, settled.number)
+                    )
             return before
 
         before = self._store.write(end, durable=False)
@@ -163,37 +165,37 @@ class Charge:
         return f"Charge({self.id!r}{', repeated' if self._repeated else ''})"
 
 
-def state(book: Book, number: int) -> str:
+def state(transaction: Transaction, number: int) -> str:
     """The state of the reservation of this number."""
-    ended, started = book.execute(_STATE, (number, number)).fetchone()
+    ended, started = transaction.execute(_STATE, (number, number)).fetchone()
     if ended is not None:
         return "settled" if ended == "settle" else "cancelled"
     return "reserved" if started is None else "started"
 
 
-def settle_started(book: Book, name: str) -> None:
+def settle_started(transaction: Transaction, name: str) -> None:
     """Settle the charge of this id, which started and whose process is gone; one that was settled stays as it is."""
-    entry = chain.named(book, name)
+    entry = chain.named(transaction, name)
     if entry is None or entry.kind != "reserve":
         raise InvalidValue(f"The ledger has no charge {check.shown(name)}. Give the id that a charge or a release names.")
-    before = state(book, entry.number)
+    before = state(transaction, entry.number)
     if before in ("reserved", "cancelled"):
         reason = "never started: nothing ran that could have ended" if before == "reserved" else "was cancelled"
         raise InvalidValue(f"Charge {entry.id} {reason}. Only a charge that started is settled.")
     if before == "started":
-        chain.append(book, "settle", entry.source, {"outcome": "done"}, entry.number)
+        chain.append(transaction, "settle", entry.source, {"outcome": "done"}, entry.number)
 
 
-def mark_started(book: Book, mark: chain.Mark) -> None:
+def mark_started(transaction: Transaction, mark: chain.Mark) -> None:
     """Write that this reservation has started, for good; the database refuses it for one that has ended."""
-    book.execute("INSERT INTO started (entry) VALUES (?)", (mark.number,))
-    book.started = mark
+    transaction.execute("INSERT INTO started (entry) VALUES (?)", (mark.number,))
+    transaction.started = mark
 
 
-def _reserved(book: Book, mark: chain.Mark) -> tuple[str, str]:
+def _reserved(transaction: Transaction, mark: chain.Mark) -> tuple[str, str]:
     """Source and body of the entry that took the budget, as the ledger has them."""
     statement = "SELECT source, body FROM entry WHERE number = ? AND hash = ? AND kind = 'reserve'"
-    row = book.execute(statement, (mark.number, mark.hash)).fetchone()
+    row = transaction.execute(statement, (mark.number, mark.hash)).fetchone()
     if row is None:
         raise chain.changed(mark.number, "it is not the reservation that this charge was given")
     return row[0], row[1]

@@ -10,7 +10,7 @@ from discreet.figures import up
 from discreet.ledger import chain
 from discreet.ledger.amount import FAILURE_UNIT, Amount
 from discreet.ledger.chain import Entry
-from discreet.ledger.store import Book, Store
+from discreet.ledger.store import Store, Transaction
 
 
 class History(Sequence[Entry]):
@@ -30,14 +30,14 @@ class History(Sequence[Entry]):
             number = page[-1].number
 
     def _page(self, number: int) -> list[Entry]:
-        return self._store.read(lambda book: chain.page(book, self._source, number, self._last))
+        return self._store.read(lambda transaction: chain.page(transaction, self._source, number, self._last))
 
     def __len__(self) -> int:
         return int(self._store.read(self._count))
 
-    def _count(self, book: Book) -> int:
+    def _count(self, transaction: Transaction) -> int:
         where, parameters = self._where()
-        return int(book.execute(f"SELECT count(*) FROM entry {where}", parameters).fetchone()[0])
+        return int(transaction.execute(f"SELECT count(*) FROM entry {where}", parameters).fetchone()[0])
 
     def _where(self) -> tuple[str, tuple[int | str, ...]]:
         if self._source is None:
@@ -50,27 +50,27 @@ class History(Sequence[Entry]):
     def __getitem__(self, place: slice) -> list[Entry]: ...
     def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
         if isinstance(place, slice):
-            return self._store.read(lambda book: self._span(book, place))
+            return self._store.read(lambda transaction: self._span(transaction, place))
         where, parameters = self._where()
         order, skip = ("DESC", -place - 1) if place < 0 else ("ASC", place)
 
-        def find(book: Book) -> Entry | None:
+        def find(transaction: Transaction) -> Entry | None:
             statement = f"SELECT number FROM entry {where} ORDER BY number {order} LIMIT 1 OFFSET ?"
-            row = book.execute(statement, (*parameters, skip)).fetchone()
-            return None if row is None else chain.entry(book, row[0])
+            row = transaction.execute(statement, (*parameters, skip)).fetchone()
+            return None if row is None else chain.entry(transaction, row[0])
 
         entry = self._store.read(find)
         if entry is None:
             raise IndexError(f"The history has no entry at place {place}.")
         return entry
 
-    def _span(self, book: Book, place: slice) -> list[Entry]:
-        wanted = range(*place.indices(self._count(book)))
+    def _span(self, transaction: Transaction, place: slice) -> list[Entry]:
+        wanted = range(*place.indices(self._count(transaction)))
         low, high = (min(wanted), max(wanted)) if wanted else (0, -1)
         where, parameters = self._where()
         statement = f"SELECT number FROM entry {where} ORDER BY number LIMIT ? OFFSET ?"
-        numbers = [row[0] for row in book.execute(statement, (*parameters, high - low + 1, low)).fetchall()]
-        return [chain.entry(book, numbers[index - low]) for index in wanted]
+        numbers = [row[0] for row in transaction.execute(statement, (*parameters, high - low + 1, low)).fetchall()]
+        return [chain.entry(transaction, numbers[index - low]) for index in wanted]
 
     def __repr__(self) -> str:
         return f"History({len(self)} entries{f' of {self._source}' if self._source else ''})"

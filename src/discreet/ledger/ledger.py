@@ -23,7 +23,7 @@ from discreet.ledger.balance import DEFAULT, Balance
 from discreet.ledger.charge import Charge, settle_started
 from discreet.ledger.history import History
 from discreet.ledger.payment import Payment, payment
-from discreet.ledger.store import Book, T, open_store
+from discreet.ledger.store import T, Transaction, open_store
 
 PERIOD = "@"  # between the name of a source and that of its period
 
@@ -83,14 +83,14 @@ class Ledger:
             "failure": terms.failure, "order": terms.order, "limit": limits(terms).to_json(), "by_period": bool(by_period),
         }  # fmt: skip
 
-        def work(book: Book) -> Balance:
-            if book.execute("SELECT 1 FROM source WHERE name = ?", (source,)).fetchone():
-                self._same_opening(book, source, body, failure is not None)
+        def work(transaction: Transaction) -> Balance:
+            if transaction.execute("SELECT 1 FROM source WHERE name = ?", (source,)).fetchone():
+                self._same_opening(transaction, source, body, failure is not None)
             else:
-                budget.check_absent(book, source)
-                names.unlike("source", names.new_name("source", source), _sources(book))
-                self._insert_source(book, "open", source, body)
-            return budget.balance(book, source, None)
+                budget.check_absent(transaction, source)
+                names.unlike("source", names.new_name("source", source), _sources(transaction))
+                self._insert_source(transaction, "open", source, body)
+            return budget.balance(transaction, source, None)
 
         return self._store.write(work)
 
@@ -108,38 +108,38 @@ class Ledger:
             check.word("fingerprint", fingerprint)
         name = f"{source}{PERIOD}{period}"
 
-        def work(book: Book) -> Balance:
-            if not budget.balance(book, source, None).by_period:
+        def work(transaction: Transaction) -> Balance:
+            if not budget.balance(transaction, source, None).by_period:
                 raise InvalidValue(f"{source} has one budget, whenever it is asked; only a source opened by_period is renewed.")
-            if not book.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
-                budget.check_absent(book, name)
+            if not transaction.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
+                budget.check_absent(transaction, name)
                 names.new_name("period", period)
-                names.unlike("source", name, _sources(book))
-                terms = chain.first(book, source).body
+                names.unlike("source", name, _sources(transaction))
+                terms = chain.first(transaction, source).body
                 own = {"fingerprint": fingerprint, "by_period": False, "of": source, "by": by, "reason": reason}
-                self._insert_source(book, "renew", name, {**terms, **own})
-            return budget.balance(book, name, None)
+                self._insert_source(transaction, "renew", name, {**terms, **own})
+            return budget.balance(transaction, name, None)
 
         return self._store.write(work)
 
     @staticmethod
-    def _insert_source(book: Book, kind: str, source: str, body: dict[str, Any]) -> None:
-        same = book.execute("SELECT name FROM source WHERE fingerprint = ?", (body["fingerprint"],)).fetchone()
+    def _insert_source(transaction: Transaction, kind: str, source: str, body: dict[str, Any]) -> None:
+        same = transaction.execute("SELECT name FROM source WHERE fingerprint = ?", (body["fingerprint"],)).fetchone()
         if same:
             raise InvalidValue(f"This data has a budget already, under the name {same[0]!r}; a second one would double it.")
         limit = NOTHING if body["by_period"] else Amount.from_json(body["limit"])
         values = (body[name] for name in ("fingerprint", "epsilon", "delta", "failure", "order"))
         sums = (number for part in limit for number in (part, 0))
         row = (source, chain.canonical(body["unit"]), *values, int(body["by_period"]), *sums)
-        book.execute(f"INSERT INTO source VALUES ({', '.join('?' * len(row))})", row)
-        budget.allot(book, source, DEFAULT, limit)
-        chain.append(book, kind, source, body)
+        transaction.execute(f"INSERT INTO source VALUES ({', '.join('?' * len(row))})", row)
+        budget.allot(transaction, source, DEFAULT, limit)
+        chain.append(transaction, kind, source, body)
 
     @staticmethod
-    def _same_opening(book: Book, source: str, body: dict[str, Any], stated: bool) -> None:
+    def _same_opening(transaction: Transaction, source: str, body: dict[str, Any], stated: bool) -> None:
         """Opened again: as it was opened, or as it was raised since. A failure that was not `told` contradicts nothing."""
-        first = chain.first(book, source).body
-        now = budget.balance(book, source, None)
+        first = chain.first(transaction, source).body
+        now = budget.balance(transaction, source, None)
         known = [(first["epsilon"], first["delta"], first["failure"]), (now.epsilon, now.delta, now.failure)]
         requested = [(body["epsilon"], body["delta"], body["failure"] if stated else failure) for _, _, failure in known]
         if any(terms in known for terms in requested) and all(
@@ -160,18 +160,18 @@ class Ledger:
         if account == DEFAULT:
             raise InvalidValue(f"The account {DEFAULT} has what no other account was given; name another.")
 
-        def work(book: Book) -> Balance:
-            whole, rest = (_own(budget.balance(book, source, name)) for name in (None, DEFAULT))
+        def work(transaction: Transaction) -> Balance:
+            whole, rest = (_own(budget.balance(transaction, source, name)) for name in (None, DEFAULT))
             amount = Amount(*(int(Fraction(part) * limit) for limit in whole.limit))
             if min(rest.limit.minus(amount)) < 0 or not rest.holds(amount):
                 raise rest.cannot_share(part)
-            known = _accounts(book, source)
+            known = _accounts(transaction, source)
             if account not in known:
                 names.unlike("account", names.new_name("account", account), known)
-            budget.allot(book, source, DEFAULT, NOTHING.minus(amount))
-            budget.allot(book, source, account, amount)
-            chain.append(book, "share", source, {"account": account, "amount": amount.to_json(), "by": by})
-            return budget.balance(book, source, account)
+            budget.allot(transaction, source, DEFAULT, NOTHING.minus(amount))
+            budget.allot(transaction, source, account, amount)
+            chain.append(transaction, "share", source, {"account": account, "amount": amount.to_json(), "by": by})
+            return budget.balance(transaction, source, account)
 
         return self._store.write(work)
 
@@ -205,10 +205,12 @@ class Ledger:
                     error.left = self.left(source, account)
             raise
         mark = None if key is None else _key(key, claims_json)
-        charge = self._store.write(lambda book: self._take(book, source, account, price, mark, claims_json))
+        charge = self._store.write(lambda transaction: self._take(transaction, source, account, price, mark, claims_json))
         if charge is None:  # it may be a first charge; what it takes of all of delta is worked out here, outside any lock
             alone = first(self._filter(source), [claim.event for claim in known], price)
-            charge = self._store.write(lambda book: self._take(book, source, account, alone, mark, claims_json, sure=True))
+            charge = self._store.write(
+                lambda transaction: self._take(transaction, source, account, alone, mark, claims_json, sure=True)
+            )
         if isinstance(charge, BudgetExceeded):
             raise charge
         assert charge is not None  # with `sure` it is one or the other
@@ -219,45 +221,53 @@ class Ledger:
         stays so, and nothing is ever given back.
         """
         check.word("entry", entry)
-        self._store.write(lambda book: settle_started(book, entry), durable=False)
+        self._store.write(lambda transaction: settle_started(transaction, entry), durable=False)
 
     def _take(
-        self, book: Book, source: str, account: str, price: Offer, key: str | None, claims: str, *, sure: bool = False
+        self,
+        transaction: Transaction,
+        source: str,
+        account: str,
+        price: Offer,
+        key: str | None,
+        claims: str,
+        *,
+        sure: bool = False,
     ) -> Charge | BudgetExceeded | None:
         """The charge; or the refusal, which is written down before it is raised. None if it might fit as a first charge, whose
         price is not worked out; with `sure` it is.
         """
-        if key is not None and (again := self._answered(book, source, key)) is not None:
+        if key is not None and (again := self._answered(transaction, source, key)) is not None:
             return again
-        fit = budget.take(book, source, account, price, key, claims)
+        fit = budget.take(transaction, source, account, price, key, claims)
         if fit is not None:
             return Charge(self._store, fit.last, fit.amount)
-        balance = budget.balance(book, source, account)
+        balance = budget.balance(transaction, source, account)
         if not sure and balance.untouched:
             return None
         refusal = balance.no_room(price)
         body = {"account": account, "asked": None if price.own is None else price.own.to_json(), "key": key}
         reason = {"reason": str(refusal)} if price.asked is None else {"reason": str(refusal), "terms": terms_json(price.asked)}
-        chain.append(book, "refuse", source, {**body, "claims": parse_json(claims), **reason})
+        chain.append(transaction, "refuse", source, {**body, "claims": parse_json(claims), **reason})
         return refusal
 
     def answered(self, source: str, claims: Claim | Sequence[Claim], key: str) -> bool:
         """Whether a question with this key and these claims was settled with an answer, so that asking it again is free."""
         mark = _key(check.word("key", key), chain.canonical([claim.to_json() for claim in budget.as_claims(claims)]))
-        return self._store.read(lambda book: self._answered(book, check.word("source", source), mark) is not None)
+        return self._store.read(lambda transaction: self._answered(transaction, check.word("source", source), mark) is not None)
 
-    def _answered(self, book: Book, source: str, key: str) -> Charge | None:
-        row = book.execute("SELECT entry FROM answer WHERE source = ? AND key = ?", (source, key)).fetchone()
+    def _answered(self, transaction: Transaction, source: str, key: str) -> Charge | None:
+        row = transaction.execute("SELECT entry FROM answer WHERE source = ? AND key = ?", (source, key)).fetchone()
         if row is None:
             return None
-        settled = chain.entry(book, row[0])
-        return Charge.again(self._store, chain.entry(book, settled.about or 0), settled)
+        settled = chain.entry(transaction, row[0])
+        return Charge.again(self._store, chain.entry(transaction, settled.about or 0), settled)
 
     def _refuse(self, source: str, account: str, key: str | None, claims: tuple[Claim, ...], reason: str) -> None:
         documents = [claim.to_json() for claim in claims]
         mark = None if key is None else _key(key, chain.canonical(documents))
         body = {"account": account, "key": mark, "claims": documents, "asked": None, "reason": reason}
-        self._store.write(lambda book: chain.append(book, "refuse", source, body))
+        self._store.write(lambda transaction: chain.append(transaction, "refuse", source, body))
 
     def _price(self, source: str, claims: tuple[Claim, ...], asked: tuple[float, float] | None = None) -> tuple[Offer, str]:
         """What the claims cost, and the claims as JSON: none of it ever changes."""
@@ -275,9 +285,9 @@ class Ledger:
         """The unit, and a filter of the source's order, which says what events cost: neither ever changes."""
         if source not in self._terms:
 
-            def look(book: Book) -> tuple[Balance, str]:
-                balance = _own(budget.balance(book, source, None))
-                return balance, book.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
+            def look(transaction: Transaction) -> tuple[Balance, str]:
+                balance = _own(budget.balance(transaction, source, None))
+                return balance, transaction.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
 
             balance, unit = self._look(look)
             terms = Filter(balance.epsilon, balance.delta, failure=balance.failure, order=balance.order)
@@ -294,8 +304,8 @@ class Ledger:
         check.word("by", by)
         check.word("reason", reason)
 
-        def work(book: Book) -> Balance:
-            old = _own(budget.balance(book, source, None))
+        def work(transaction: Transaction) -> Balance:
+            old = _own(budget.balance(transaction, source, None))
             terms = Filter(epsilon, delta, failure=_failure(old, delta) if failure is None else failure, order=old.order)
             extra = budget.raised(old, terms).minus(old.limit)
             if terms.epsilon >= old.epsilon:  # beyond 99 a filter adds up no plain epsilons; what may be added stays
@@ -305,23 +315,23 @@ class Ledger:
                     f"{source} has epsilon {old.epsilon:g}, delta {old.delta:g}, failure {old.failure:g}; epsilon {epsilon:g}, "
                     f"delta {delta:g}, failure {terms.failure:g} is no more than that. A budget can only be raised."
                 )
-            book.execute(
+            transaction.execute(
                 "UPDATE source SET epsilon = ?, delta = ?, failure = ?, divergence_limit = divergence_limit + ?, "
                 "epsilon_limit = epsilon_limit + ?, failure_limit = failure_limit + ? WHERE name = ?",
                 (terms.epsilon, terms.delta, terms.failure, *extra, source),
             )  # fmt: skip
-            budget.allot(book, source, DEFAULT, extra)
+            budget.allot(transaction, source, DEFAULT, extra)
             values = {"epsilon": terms.epsilon, "delta": terms.delta, "failure": terms.failure, "extra": extra.to_json()}
-            chain.append(book, "raise", source, {**values, "by": by, "reason": reason})
-            return budget.balance(book, source, None)
+            chain.append(transaction, "raise", source, {**values, "by": by, "reason": reason})
+            return budget.balance(transaction, source, None)
 
         return self._store.write(work)
 
     def balance(self, source: str, account: str | None = None) -> Balance:
         """What a source, or one account of it, may spend and has spent."""
-        return self._look(lambda book: budget.balance(book, source, account))
+        return self._look(lambda transaction: budget.balance(transaction, source, account))
 
-    def _look(self, work: Callable[[Book], T]) -> T:
+    def _look(self, work: Callable[[Transaction], T]) -> T:
         """Read; where an entry is missing because this is an older copy of the ledger, the error says so."""
         try:
             return self._store.read(work)
@@ -347,7 +357,7 @@ class Ledger:
 
     def accounts(self, source: str) -> list[str]:
         """The names of a source's accounts."""
-        return self._store.read(lambda book: _accounts(book, source))
+        return self._store.read(lambda transaction: _accounts(transaction, source))
 
     def history(self, source: str | None = None) -> Sequence[chain.Entry]:
         """Every entry in order, of one source or of all. It is read in pages, so a long history can be walked through."""
@@ -364,7 +374,7 @@ class Ledger:
         An entry pays for a release of its source with its claims, once it has started. It cannot tell two releases with the
         same claims apart: the second may have been made from the first, or may have borrowed its entry.
         """
-        return self._store.read(lambda book: payment(book, release))
+        return self._store.read(lambda transaction: payment(transaction, release))
 
     def verify(self, noted: str | None = None) -> str:
         """The id of the last entry, after checking every entry and every sum; LedgerError says which entry is at fault.
@@ -373,7 +383,7 @@ class Ledger:
         `noted`: then a rewritten past is found as well. An older copy of the file is found where the note beside it tells.
         `cannot_know` says what is left.
         """
-        last = self._store.read(lambda book: replay.verify(book, noted))
+        last = self._store.read(lambda transaction: replay.verify(transaction, noted))
         if (behind := self._store.behind()) is not None:
             raise behind
         return last
@@ -448,12 +458,12 @@ def _own(balance: Balance) -> Balance:
     return balance
 
 
-def _sources(book: Book) -> list[str]:
-    return [row[0] for row in book.execute("SELECT name FROM source ORDER BY name")]
+def _sources(transaction: Transaction) -> list[str]:
+    return [row[0] for row in transaction.execute("SELECT name FROM source ORDER BY name")]
 
 
-def _accounts(book: Book, source: str) -> list[str]:
-    return [row[0] for row in book.execute("SELECT name FROM account WHERE source = ? ORDER BY name", (source,))]
+def _accounts(transaction: Transaction, source: str) -> list[str]:
+    return [row[0] for row in transaction.execute("SELECT name FROM account WHERE source = ? ORDER BY name", (source,))]
 
 
 def _failure(old: Balance, delta: float) -> float:

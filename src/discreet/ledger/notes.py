@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from zlib import crc32
 
-from discreet.ledger.store import Book
+from discreet.ledger.store import Transaction
 
 LONGEST = 300  # bytes of a note that are read
 _EXTENT = "SELECT number, hash, (SELECT coalesce(max(place), 0) FROM started)"
@@ -51,9 +51,9 @@ class Note(NamedTuple):
         except ValueError:
             return None
 
-    def held_by(self, book: Book) -> bool:
+    def held_by(self, transaction: Transaction) -> bool:
         """Whether a ledger has all of this; it may have more."""
-        last, _, starts, stored_hash = book.execute(_HELD, (self.number,)).fetchone()
+        last, _, starts, stored_hash = transaction.execute(_HELD, (self.number,)).fetchone()
         return bool((stored_hash == self.hash or not self.number) and last >= self.entries and starts >= self.starts)
 
     def further(self, head: tuple[int, str] | None, start: int) -> Note:
@@ -65,9 +65,9 @@ class Note(NamedTuple):
 NOTHING = Note("", 0, 0, 0, "")
 
 
-def extent(book: Book) -> Note:
+def extent(transaction: Transaction) -> Note:
     """The ledger's current extent, without an era, since it does not say what is on the disk."""
-    number, mark, starts = book.execute(f"{_EXTENT} FROM head").fetchone()
+    number, mark, starts = transaction.execute(f"{_EXTENT} FROM head").fetchone()
     return Note("", number, starts, number, mark)
 
 

@@ -15,7 +15,7 @@ from discreet.core.release import Release
 from discreet.errors import DiscreetError
 from discreet.ledger import chain
 from discreet.ledger.charge import state
-from discreet.ledger.store import Book
+from discreet.ledger.store import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class Payment:
         return f"{'entry' if len(parts) == 1 else 'entries'} {' and '.join(parts)}"
 
 
-def payment(book: Book, release: Release[Any]) -> Payment:
+def payment(transaction: Transaction, release: Release[Any]) -> Payment:
     """What a ledger says of the entries that a release names."""
     entries: list[chain.Entry] = []
     states: list[str] = []
     faults: list[str] = []
     for name in release.entries:
-        entry = chain.named(book, name)
+        entry = chain.named(transaction, name)
         if entry is None:
             faults.append(f"it names entry {shown(name)}, and the ledger has no such entry")
             continue
-        now = state(book, entry.number) if entry.kind == "reserve" else None
+        now = state(transaction, entry.number) if entry.kind == "reserve" else None
         entries.append(entry)
         states += [] if now is None else [now]
         faults += [fault for fault in [_fault(release, entry, now)] if fault is not None]

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from discreet.core import check
 from discreet.errors import LedgerError, MissingExtra
-from discreet.ledger.store import Book, Rows, T, migrations
+from discreet.ledger.store import Rows, T, Transaction, migrations
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,7 +44,7 @@ def _spelled(statement: str) -> str:
     return statement.replace("?", "%s")
 
 
-class _Book:
+class _Transaction:
     """A transaction; statements as every engine reads them, with ? for each value."""
 
     __slots__ = ("_link", "head", "started")
@@ -140,7 +140,7 @@ class PostgresStore:
                 link.execute(text.encode())
             link.execute("UPDATE discreet.ledger_version SET version = %s", (len(steps),))
 
-    def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """One transaction: all of it or nothing. If `durable`, the server has it on its disk once this returns."""
         with self._lock:
             result, head = self._transact(work, _BEGIN if durable else _BEGIN_LAZY)
@@ -148,11 +148,11 @@ class PostgresStore:
                 self._last_seen = head
             return result
 
-    def read(self, work: Callable[[Book], T]) -> T:
+    def read(self, work: Callable[[Transaction], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
         return self._transact(work, _BEGIN_READING)[0]
 
-    def _transact(self, work: Callable[[Book], T], begin: str) -> tuple[T, tuple[int, str] | None]:
+    def _transact(self, work: Callable[[Transaction], T], begin: str) -> tuple[T, tuple[int, str] | None]:
         """What the work gave, and the last entry that it wrote."""
         conflicts = (self._driver.errors.SerializationFailure, self._driver.errors.DeadlockDetected)
         with self._lock, self._translated_errors():
@@ -160,10 +160,10 @@ class PostgresStore:
             for attempt in range(ATTEMPTS):
                 try:
                     link = self._begin(begin)
-                    book = _Book(link)
-                    result = work(book)
+                    transaction = _Transaction(link)
+                    result = work(transaction)
                     link.execute("COMMIT")
-                    return result, book.head
+                    return result, transaction.head
                 except conflicts:
                     self._roll_back(self._link)
                 except BaseException:
@@ -234,7 +234,7 @@ class PostgresStore:
     def behind(self) -> LedgerError | None:
         """Nothing beside a database says how far it once was; this object knows what it wrote itself."""
         with self._lock:
-            held = self.read(lambda book: book.execute(self._look()).fetchone()[0])
+            held = self.read(lambda transaction: transaction.execute(self._look()).fetchone()[0])
             return None if held else self._older()
 
     def blind(self) -> str:

@@ -9,7 +9,7 @@ from discreet.errors import LedgerError
 from discreet.ledger.amount import NOTHING, Amount, asked_units, basic_limits
 from discreet.ledger.balance import DEFAULT
 from discreet.ledger.chain import Entry, canonical, changed, follow
-from discreet.ledger.store import Book
+from discreet.ledger.store import Transaction
 
 
 @dataclass
@@ -112,10 +112,10 @@ class Tables:
             row[column + 2 * place] += sign * units
 
 
-def verify(book: Book, noted: str | None) -> str:
+def verify(transaction: Transaction, noted: str | None) -> str:
     """Follow the chain, replay it, compare; the id of the last entry."""
     wanted, last, replayed = noted, "", Tables()
-    for entry in follow(book):
+    for entry in follow(transaction):
         replayed.apply(entry)
         last = entry.id
         wanted = None if wanted == last else wanted
@@ -123,19 +123,29 @@ def verify(book: Book, noted: str | None) -> str:
         raise LedgerError(f"The ledger does not hold entry {noted}, which was noted earlier: it was replaced or rewritten.")
     amounts = ", ".join(f"{kind}_limit, {kind}_spent" for kind in ("divergence", "epsilon", "failure"))
     terms = "name, unit, fingerprint, epsilon, delta, failure, renyi_order, by_period"
-    rows = book.execute(f"SELECT {terms}, {amounts} FROM source").fetchall()
+    rows = transaction.execute(f"SELECT {terms}, {amounts} FROM source").fetchall()
     sums: dict[Any, Any] = {(row[0], None): list(row[8:]) for row in rows}
-    sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute(f"SELECT source, name, {amounts} FROM account")})
+    sums.update(
+        {(row[0], row[1]): list(row[2:]) for row in transaction.execute(f"SELECT source, name, {amounts} FROM account")}
+    )
     _same("sources", {row[0]: list(row[1:8]) for row in rows}, replayed.terms)
     _same("sums", sums, replayed.sums)
-    undone = book.execute("SELECT about FROM entry WHERE kind = 'cancel' AND about IN (SELECT entry FROM started)").fetchone()
+    undone = transaction.execute(
+        "SELECT about FROM entry WHERE kind = 'cancel' AND about IN (SELECT entry FROM started)"
+    ).fetchone()
     if undone is not None:
         raise changed(undone[0], "it was started, and cancelled all the same")
     _same(
-        "answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, replayed.answers
+        "answers",
+        {tuple(row[:2]): row[2] for row in transaction.execute("SELECT source, key, entry FROM answer")},
+        replayed.answers,
     )
     columns = "entry, source, account, epsilon, delta, own_epsilon, own_failure"
-    _same("terms", {str(row[0]): list(row[1:]) for row in book.execute(f"SELECT {columns} FROM asked")}, _named(replayed.asked))
+    _same(
+        "terms",
+        {str(row[0]): list(row[1:]) for row in transaction.execute(f"SELECT {columns} FROM asked")},
+        _named(replayed.asked),
+    )
     return last
 
 

@@ -28,7 +28,7 @@ from discreet.core import check
 from discreet.errors import LedgerError
 from discreet.ledger.notes import LONGEST, NOTHING, Note, extent
 from discreet.ledger.place import Place
-from discreet.ledger.store import Book, Rows, T, migrations
+from discreet.ledger.store import Rows, T, Transaction, migrations
 
 try:
     import fcntl
@@ -41,7 +41,7 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 _STARTS_AT = 64  # in the file -turn, after what is noted of entries
 
 
-class _Book:
+class _Transaction:
     """A transaction on the one connection; the connection reads its own statements, so it is asked directly."""
 
     __slots__ = ("execute", "head", "started")
@@ -159,7 +159,7 @@ class SqliteStore:
     def _version(link: sqlite3.Connection) -> int:
         return int(link.execute("PRAGMA user_version").fetchone()[0])
 
-    def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """One transaction: all of it or nothing. If `durable`, what it wrote survives a power failure once this returns."""
         with self._lock:
             link = self._connection()
@@ -181,39 +181,39 @@ class SqliteStore:
             except (sqlite3.Error, OSError) as error:
                 raise self._ledger_error(error) from None
 
-    def _commit(self, link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, _Wrote | None]:
+    def _commit(self, link: sqlite3.Connection, work: Callable[[Transaction], T], turn: int) -> tuple[T, _Wrote | None]:
         """What the work gave, and what it wrote, which is noted for the one who syncs."""
-        book = _Book(link)
+        transaction = _Transaction(link)
         link.execute("BEGIN IMMEDIATE")
         try:
             self._place.check()
-            if (older := self._missing(book, self._current())) is not None:
+            if (older := self._missing(transaction, self._current())) is not None:
                 raise older
-            result = work(book)
-            start = 0 if book.started is None else int(link.execute("SELECT max(place) FROM started").fetchone()[0])
+            result = work(transaction)
+            start = 0 if transaction.started is None else int(link.execute("SELECT max(place) FROM started").fetchone()[0])
             link.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
                 link.execute("ROLLBACK")
             raise
-        last = book.head or book.started
+        last = transaction.head or transaction.started
         if last is None:
             return result, None
-        self._last_seen = self._last_seen.further(book.head, start)
-        wrote = _Wrote(0 if book.head is None else book.head[0], start, *last)
+        self._last_seen = self._last_seen.further(transaction.head, start)
+        wrote = _Wrote(0 if transaction.head is None else transaction.head[0], start, *last)
         for value, place in ((wrote.entry, 0), (start, _STARTS_AT)):
             if value and turn >= 0:
                 os.pwrite(turn, b"%020d %020d" % (value, value), place)  # twice: it may be read half written
         return result, wrote
 
-    def read(self, work: Callable[[Book], T]) -> T:
+    def read(self, work: Callable[[Transaction], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
         with self._lock:
             link = self._connection()
             try:
                 link.execute("BEGIN")
                 try:
-                    return work(_Book(link))
+                    return work(_Transaction(link))
                 finally:
                     with suppress(sqlite3.Error):
                         link.execute("ROLLBACK")
@@ -254,7 +254,7 @@ class SqliteStore:
             self._era = os.urandom(8).hex()
             return 0, 0
         if note.era != self._era:
-            if not note.held_by(_Book(link)):
+            if not note.held_by(_Transaction(link)):
                 raise self._older(note)
             self._era = note.era
         return note.entries, note.starts
@@ -301,12 +301,13 @@ class SqliteStore:
             except LedgerError as error:
                 return error
             note = self.noted()
-            return self.read(lambda book: self._missing(book, note))
+            return self.read(lambda transaction: self._missing(transaction, note))
 
-    def _missing(self, book: Book, note: Note | None) -> LedgerError | None:
+    def _missing(self, transaction: Transaction, note: Note | None) -> LedgerError | None:
         """The error for a ledger that lacks what the note beside it says, or what this object saw in it."""
         return next(
-            (self._older(known) for known in (note, self._last_seen) if known is not None and not known.held_by(book)), None
+            (self._older(known) for known in (note, self._last_seen) if known is not None and not known.held_by(transaction)),
+            None,
         )
 
     def blind(self) -> str:

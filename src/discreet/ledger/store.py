@@ -21,7 +21,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Book(Protocol):
+class Transaction(Protocol):
     """One transaction. Statements are SQL that every engine reads, with ? for each value.
 
     `head` is the number and hash of the last entry, once this transaction has written one; `started` those of the reservation
@@ -38,16 +38,16 @@ class Store(Protocol):
     """A database that holds one ledger. Threads may share it; a forked process must open its own.
 
     `name` says which, without a password. What is handed to `write` or `read` may be called again after a conflict, so it
-    changes nothing but the book.
+    must have no other effects.
     """
 
     name: str
 
-    def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """One transaction: all of it or nothing, one writer at a time. If `durable`, it has survived once this returns."""
         ...
 
-    def read(self, work: Callable[[Book], T]) -> T:
+    def read(self, work: Callable[[Transaction], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
         ...
 

@@ -418,7 +418,9 @@ def test_sums_beyond_counting_are_refused_kindly(ledger: Ledger) -> None:
     """As after 46 million charges; what is noted of them is put there by hand, so that nothing else adds up."""
     ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6)
     full = MOST - 10**11 + 1
-    ledger._store.write(lambda book: book.execute("UPDATE source SET epsilon_spent = ? WHERE name = 'visits'", (full,)))
+    ledger._store.write(
+        lambda transaction: transaction.execute("UPDATE source SET epsilon_spent = ? WHERE name = 'visits'", (full,))
+    )
     with pytest.raises(BudgetExceeded, match=r"more than a ledger counts .* about 4\.6e\+07 charges without"):
         ledger.reserve("visits", SMALL)
     ledger.reserve("visits", claim(Pure(0.01)))

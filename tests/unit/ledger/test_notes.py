@@ -249,7 +249,7 @@ def test_a_note_is_never_ahead_of_what_was_synced(path: Path, monkeypatch: pytes
     def sync(_: int) -> None:
         note = ledger._store.noted()  # type: ignore[attr-defined]
         noted.append(note.entries)
-        committed.append(ledger._store.read(lambda book: book.execute("SELECT number FROM head").fetchone()[0]))
+        committed.append(ledger._store.read(lambda transaction: transaction.execute("SELECT number FROM head").fetchone()[0]))
 
     with Ledger(path) as ledger:
         monkeypatch.setattr(sqlite, "_sync_data", sync)

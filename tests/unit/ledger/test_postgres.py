@@ -123,10 +123,10 @@ def test_a_connection_lost_within_a_charge_says_so_and_writes_nothing(url: str) 
     with Ledger(url) as ledger:
         spent = ledger.spent("people")
 
-        def cut(book: Any) -> None:
-            book.execute("UPDATE source SET divergence_spent = divergence_spent + 1")
+        def cut(transaction: Any) -> None:
+            transaction.execute("UPDATE source SET divergence_spent = divergence_spent + 1")
             ask(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'discreet ledger'")
-            book.execute("SELECT 1")
+            transaction.execute("SELECT 1")
 
         with pytest.raises(LedgerError, match="connection could not be made, or was lost; what was being reserved may count"):
             ledger._store.write(cut)
@@ -148,18 +148,18 @@ def test_a_server_that_is_gone_says_so() -> None:
 def test_conflicts_are_tried_again_and_not_for_ever(url: str) -> None:
     tried: list[int] = []
 
-    def conflict(book: Any) -> str:
+    def conflict(transaction: Any) -> str:
         tried.append(1)
         if len(tried) < 4:
             raise psycopg.errors.SerializationFailure("again")
-        book.execute("UPDATE source SET failure = failure")
+        transaction.execute("UPDATE source SET failure = failure")
         return "done"
 
     with Ledger(url) as ledger:
         assert ledger._store.write(conflict) == "done"
         assert len(tried) == 4
 
-        def never(book: Any) -> None:
+        def never(transaction: Any) -> None:
             tried.append(1)
             raise psycopg.errors.DeadlockDetected("again")
 
@@ -173,11 +173,12 @@ def test_charges_wait_for_the_disk_and_settlements_do_not(url: str) -> None:
     with Ledger(url) as ledger:
         for durable, told in ((True, "on"), (False, "off")):
             show = ledger._store.write(
-                lambda book: book.execute("SELECT current_setting('synchronous_commit')").fetchone()[0], durable=durable
+                lambda transaction: transaction.execute("SELECT current_setting('synchronous_commit')").fetchone()[0],
+                durable=durable,
             )
             assert show == told
     with Ledger(f"{url}&options=-csynchronous_commit%3Doff") as ledger:
-        assert ledger._store.write(lambda book: book.execute("SHOW synchronous_commit").fetchone()[0]) == "on"
+        assert ledger._store.write(lambda transaction: transaction.execute("SHOW synchronous_commit").fetchone()[0]) == "on"
 
 
 def test_a_server_that_does_not_sync_is_told_of() -> None:
