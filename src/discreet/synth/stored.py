@@ -140,13 +140,13 @@ def _parts(model: Any, arrays: dict[str, Any], name: str = "") -> dict[str, Any]
         raise InvalidValue(f"Only what fit or fit_linked released can be kept; got {type(model).__name__}.")
     arrays[f"{name}arrow"] = _arrow([cells.arrow for cells in model.cells])
     arrays |= {f"{name}conditional{i}": table for i, table in enumerate(model.conditionals)}
-    arrays |= {f"{name}counts{i}": it.counts for i, it in enumerate(model.measurements)}
+    arrays |= {f"{name}counts{i}": measurement.counts for i, measurement in enumerate(model.measurements)}
     tree = model.tree
     return {
         "cells": [_column(cells) for cells in model.cells], "rows": model.rows, "method": model.method, "gap": model.gap,
         "converged": model.converged, "ordered": model.ordered, "sizes": tree.sizes, "cliques": tree.cliques,
         "clique_parents": tree.parents, "separators": tree.separators,
-        "measured": [{"columns": it.columns, "sigma": it.sigma} for it in model.measurements],
+        "measured": [{"columns": measurement.columns, "sigma": measurement.sigma} for measurement in model.measurements],
     }  # fmt: skip
 
 
@@ -162,12 +162,12 @@ def _model(document: Mapping[str, Any], parts: Any, name: str = "") -> Any:
     )  # fmt: skip
     cells = tuple(map(_cells, document["cells"], _types(parts[f"{name}arrow"])))
     measured = [
-        Measurement(tuple(it["columns"]), parts[f"{name}counts{i}"], float(it["sigma"]))
-        for i, it in enumerate(document["measured"])
+        Measurement(tuple(item["columns"]), parts[f"{name}counts{i}"], float(item["sigma"]))
+        for i, item in enumerate(document["measured"])
     ]
     conditionals = tuple(parts[f"{name}conditional{i}"] for i in range(len(tree.cliques)))
-    sets = [*zip(tree.cliques, conditionals), *((it.columns, it.counts) for it in measured)]
-    if tree.sizes != tuple(it.size for it in cells) or any(
+    sets = [*zip(tree.cliques, conditionals), *((item.columns, item.counts) for item in measured)]
+    if tree.sizes != tuple(item.size for item in cells) or any(
         table.shape != tuple(tree.sizes[c] for c in columns) for columns, table in sets
     ):
         raise ValueError("tables and columns have different sizes")
@@ -183,20 +183,20 @@ def _tuples(items: Any) -> Any:
 
 def _column(cells: Cells) -> dict[str, Any]:
     column = cells.column
-    said = ("values", "other") if column.type in LISTED else ("bounds", "bins", "mass", "decimals")
-    told = {name: _plain(getattr(column, name)) for name in (said if column.type in (*LISTED, *RANGED) else ())}
-    return {"name": cells.name, "kind": cells.kind, "type": column.type, "required": column.required, **told}
+    names = ("values", "other") if column.type in LISTED else ("bounds", "bins", "mass", "decimals")
+    facts = {name: _plain(getattr(column, name)) for name in (names if column.type in (*LISTED, *RANGED) else ())}
+    return {"name": cells.name, "kind": cells.kind, "type": column.type, "required": column.required, **facts}
 
 
 def _cells(document: Mapping[str, Any], arrow: Any) -> Cells:
-    said = dict(document)
-    name, kind = said.pop("name"), said.pop("kind")
+    facts = dict(document)
+    name, kind = facts.pop("name"), facts.pop("kind")
     read = _READ.get(kind, lambda value: value)
-    if said["type"] in LISTED:
-        said["values"] = tuple(map(read, said["values"]))
-        said["other"] = None if said["other"] is None else read(said["other"])
-    made = Cells.of(name, Column(**said), kind)
-    return made if arrow is None else replace(made, arrow=arrow)
+    if facts["type"] in LISTED:
+        facts["values"] = tuple(map(read, facts["values"]))
+        facts["other"] = None if facts["other"] is None else read(facts["other"])
+    cells = Cells.of(name, Column(**facts), kind)
+    return cells if arrow is None else replace(cells, arrow=arrow)
 
 
 def _plain(value: Any) -> Any:
