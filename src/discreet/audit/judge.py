@@ -81,7 +81,7 @@ def ceiling_of(event: Event) -> Curve:
     if effort([event]) > MOST_EFFORT:
         raise UnsupportedEvent(
             "This claim composes so many different mechanisms, or samples compositions of so many, that its curve is not "
-            "worked out for a document. Compose it from fewer, or ask discreet.accounting.curve."
+            "worked out for a document. Compose it from fewer."
         )
     return curve(event)
 

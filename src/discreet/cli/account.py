@@ -96,10 +96,13 @@ def sgd(noise: float | None, epsilon: float | None, rate: float, steps: int, rel
 @common
 def event(file: str, **rest: Any) -> None:
     """An event from a JSON FILE ("-" for stdin), such as {"kind": "gaussian", "noise_multiplier": 1.0}."""
+    from discreet.audit.judge import ceiling_of
     from discreet.core import event_from_json
     from discreet.core.document import read_plain
 
-    _tell(event_from_json(read_plain("/dev/stdin" if file == "-" else file)), **rest)
+    written = event_from_json(read_plain("/dev/stdin" if file == "-" else file))
+    ceiling_of(written)  # refuses what would take minutes: a stranger may have written it
+    _tell(written, **rest)
 
 
 def _repeated(event: Event, times: int) -> Event:
@@ -151,7 +154,10 @@ def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, A
 
 
 def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
+    from functools import partial
+
     from discreet.charts import sketch
+    from discreet.charts.curves import powers
     from discreet.figures import percent_up, rate, up
 
     rows = [("what ran", _short(event)), *_units(event)]
@@ -172,7 +178,7 @@ def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
         for item in facts["posterior"]
     ]
     table(rows)
-    click.echo(f"\n{sketch(curve.power)}")
+    click.echo(f"\n{sketch(partial(powers, curve))}")
     click.echo("        true positives over false positives (●: the most any attack\n        reaches, ·: guessing)")
 
 

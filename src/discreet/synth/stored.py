@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Release[Any]:
     except OSError as error:
         raise InvalidDocument(f"{path} cannot be read: {error.strerror or error}.") from None
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidDocument(f"{path} is no model that discreet synth, or fit with keep=…, wrote.") from error
+        raise InvalidDocument(f"{path} is no model that discreet synth wrote, or a fit that kept it.") from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,22 @@ def test_a_billion_repeats_are_answered() -> None:
 
 def test_the_sketch_never_leaves_its_frame() -> None:
     for power in (lambda level: 1.0, lambda level: level, lambda level: 0.0, math.sqrt):
-        lines = sketch(power).splitlines()
+        lines = sketch(lambda levels, power=power: [power(level) for level in levels]).splitlines()
         assert len(lines) == 15
         assert max(map(len, lines)) <= 60
+
+
+def test_an_event_that_would_take_minutes_is_refused_at_once(tmp_path: Path) -> None:
+    """A stranger may have written it: a sample of thirty sampled mechanisms took 15 seconds of CPU."""
+    inner = [
+        {"kind": "poisson", "rate": 0.01 + i / 1e3, "event": {"kind": "laplace", "noise_multiplier": 1.0 + i}}
+        for i in range(50)
+    ]
+    (tmp_path / "event.json").write_text(
+        json.dumps({"kind": "poisson", "rate": 0.1, "event": {"kind": "sequence", "events": inner}})
+    )
+    began = time.process_time()
+    result = run("event", str(tmp_path / "event.json"))
+    assert time.process_time() - began < 2
+    assert result.exit_code == 2
+    assert "Compose it from fewer" in result.stderr
