@@ -33,7 +33,7 @@ class Reach(NamedTuple):
 
     def of_group(self, i: int, weights: Weights) -> float:
         """Of one group; the weights are rounded up, so that most groups share them."""
-        near = tuple(float(f"{weight:.4g}") * (1 + 5e-4) for weight in weights)
+        near = tuple(float(f"{weight:.3g}") * (1 + 5e-3) for weight in weights)
         return float(np.broadcast_to(self.of(near), self.known.shape)[i])
 
 
