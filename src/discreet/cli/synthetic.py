@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,10 @@ def _generator(carried: Release[Any] | None, schema: str | None, name: str) -> A
 
     how: dict[str, Any] = {name: fitted[name] for name in ("method", "epsilon", "delta")}
 
-    known = synth.Schema.of(schema, name)
+    known = replace(synth.Schema.of(schema, name), omitted=frozenset())  # of the rows in question, what was left out is gone
 
     def generate(rows: Any) -> Any:
-        table = pa.table(dict(rows))
+        table = pa.table({name: rows[name] for name in rows if name in known.columns or name == unit.key})
         if unit.key is not None and unit.key not in table.column_names:  # rows in question, each somebody's only one
             table = table.append_column(unit.key, pa.array(range(len(table))))
         made = synth.fit(table, unit=unit, schema=known, **how)
@@ -121,8 +122,6 @@ def _release(
     file: str, carried: Release[Any] | None, evidence: list[Evidence], facts: dict[str, Any], seed: int
 ) -> Release[Any]:
     """The evidence beside the claims of the table, which its entry paid for; without them nothing is claimed."""
-    from dataclasses import replace
-
     from discreet.core import Claim, ExternalValue, Game, NonPrivate, Release, record
     from discreet.core.facts import made
 

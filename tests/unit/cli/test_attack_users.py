@@ -16,7 +16,7 @@ from discreet.core import Release, user
 
 SCHEMA = (
     '[ward]\ntype = "categorical"\nfind = "categories"\n\n[age]\ntype = "integer"\nbounds = [0, 99]\nbins = 8\n'
-    'find = ["bins", "mass"]\n\n[long]\ntype = "boolean"\n'
+    'find = ["bins", "mass"]\n\n[long]\ntype = "boolean"\n\n[note]\ntype = "omit"\n'
 )
 
 
@@ -25,7 +25,7 @@ def visits(count: int, seed: int) -> pa.Table:
     age = np.where(draw.random(count) < 0.3, 40, draw.integers(0, 100, count))
     return pa.table({
         "id": draw.integers(0, count // 2, count) + 10**6 * seed, "ward": draw.choice(["A", "B", "C"], count), "age": age,
-        "long": age > draw.integers(0, 100, count),
+        "long": age > draw.integers(0, 100, count), "note": [f"note {i}" for i in range(count)],
     })  # fmt: skip
 
 
