@@ -292,9 +292,9 @@ class LocalNoise:
         (name, sent), *others = message.content.array_records.items()
         if others:
             raise InvalidValue(f"A message with one record of arrays is needed; got {1 + len(others)}.")
-        before = [np.asarray(each) for each in sent.to_numpy_ndarrays()]
+        before = [np.asarray(array) for array in sent.to_numpy_ndarrays()]
         try:
-            after = [np.asarray(each) for each in _only(call_next(message, context)).to_numpy_ndarrays()]
+            after = [np.asarray(array) for array in _only(call_next(message, context)).to_numpy_ndarrays()]
             answer = self.noisy(before, after)
         except (Exception, SystemExit):  # that rows make an app fail, and with what words, would be an answer without noise
             log.warning("This client's app gave no update of the model; noise alone is sent.", exc_info=True)

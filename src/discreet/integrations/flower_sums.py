@@ -94,8 +94,8 @@ class SecureFedAvg(_Arrays):
         nodes = _wait_for_nodes(grid, self.plan.threshold + 1)
         config["server-round"] = server_round
         try:
-            self._take(self._asked(dict.fromkeys(nodes, b""), "keys", server_round))
-            self._take(self._asked(self._addressed(), "shares", server_round))
+            self._take(self._exchange(dict.fromkeys(nodes, b""), "keys", server_round))
+            self._take(self._exchange(self._addressed(), "shares", server_round))
             return self._messages(self._addressed(), "masked", server_round, {"arrays": arrays, "config": config})
         except ProtocolError as error:
             log.warning("Round %d: %s", server_round, error)
@@ -107,7 +107,7 @@ class SecureFedAvg(_Arrays):
         self._done = server_round
         try:
             self._take(replies)
-            self._take(self._asked(self._addressed(), "answer", server_round))
+            self._take(self._exchange(self._addressed(), "answer", server_round))
             total, stayed = self._sum.total()
         except ProtocolError as error:
             log.warning("Round %d: %s", server_round, error)
@@ -121,14 +121,14 @@ class SecureFedAvg(_Arrays):
         return {self._nodes[client]: body for client, body in self._sum.proceed().items()}
 
     def _messages(self, bodies: dict[int, bytes], step: str, server_round: int, more: Any = None) -> list[Any]:
-        found = []
+        messages = []
         for node, body in bodies.items():
-            told = ConfigRecord({"step": step, "round": server_round, "body": body})
-            content = RecordDict({NAME: told, **(more or {})})
-            found.append(Message(content=content, message_type="train", dst_node_id=node))
-        return found
+            record = ConfigRecord({"step": step, "round": server_round, "body": body})
+            content = RecordDict({NAME: record, **(more or {})})
+            messages.append(Message(content=content, message_type="train", dst_node_id=node))
+        return messages
 
-    def _asked(self, bodies: dict[int, bytes], step: str, server_round: int) -> Iterable[Any]:
+    def _exchange(self, bodies: dict[int, bytes], step: str, server_round: int) -> Iterable[Any]:
         return self._grid.send_and_receive(self._messages(bodies, step, server_round), timeout=self.timeout)  # type: ignore[no-any-return]
 
     def _take(self, replies: Iterable[Any]) -> None:
@@ -164,10 +164,10 @@ class SecureUpdates:
         self.plan, self.roster, self.who, self.privacy = plan, list(roster), who, privacy
 
     def __call__(self, message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
-        asked = message.content.config_records.get(NAME)
-        if asked is None or message.metadata.message_type != "train":
+        request = message.content.config_records.get(NAME)
+        if request is None or message.metadata.message_type != "train":
             raise InvalidValue("SecureUpdates answers the messages of SecureFedAvg only; other answers would not be summed.")
-        step, number, body = str(asked["step"]), int(asked["round"]), bytes(asked["body"])
+        step, number, body = str(request["step"]), int(request["round"]), bytes(request["body"])
         party, answers = self._party(step, number, context)
         if step == "masked":
             answers += 1
@@ -176,8 +176,8 @@ class SecureUpdates:
             reply = party.keys() if step == "keys" else (party.shares if step == "shares" else party.answer)(body)
         else:
             raise ProtocolError(f"A round has the steps keys, shares, masked and answer; the server asks for {step!r}.")
-        kept = b"" if step == "answer" else party.to_bytes()
-        context.state[NAME] = ConfigRecord({"round": number, "answers": answers, "kept": kept})
+        secrets = b"" if step == "answer" else party.to_bytes()
+        context.state[NAME] = ConfigRecord({"round": number, "answers": answers, "kept": secrets})
         return Message(RecordDict({NAME: ConfigRecord({"body": reply})}), reply_to=message)
 
     def _party(self, step: str, number: int, context: Any) -> tuple[SumClient, int]:
@@ -187,8 +187,8 @@ class SecureUpdates:
         if step != "keys":
             if int(known["round"]) != number or not known["kept"]:
                 raise ProtocolError(f"This client has no keys for round {number}; its last one was {known['round']}.")
-            kept = bytes(known["kept"])
-            party = SumClient.from_bytes(kept, self.plan, own, identity, self.roster, round=number)
+            secrets = bytes(known["kept"])
+            party = SumClient.from_bytes(secrets, self.plan, own, identity, self.roster, round=number)
             return party, int(known["answers"])
         if number <= int(known["round"]):
             raise ProtocolError(f"Round {number} was begun already: a client takes part once, or sums could be compared.")
@@ -198,11 +198,11 @@ class SecureUpdates:
 
     def _values(self, message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> NDArray[Any]:
         """How the app changed the weights, in whole steps with noise where that is claimed; an app that fails: nothing."""
-        before = [np.asarray(each) for each in _only(message).to_numpy_ndarrays()]
-        flat = np.zeros(sum(each.size for each in before if each.dtype.kind == "f"))
+        before = [np.asarray(array) for array in _only(message).to_numpy_ndarrays()]
+        flat = np.zeros(sum(array.size for array in before if array.dtype.kind == "f"))
         try:
-            after = [np.asarray(each) for each in _only(call_next(message, context)).to_numpy_ndarrays()]
-            if [each.shape for each in after] != [each.shape for each in before]:
+            after = [np.asarray(array) for array in _only(call_next(message, context)).to_numpy_ndarrays()]
+            if [array.shape for array in after] != [array.shape for array in before]:
                 raise InvalidValue("The client's arrays have other shapes than those it was sent.")
             pairs = [(a, b) for a, b in zip(after, before) if b.dtype.kind == "f"]
             change = np.concatenate([(a.astype(np.float64) - b).ravel() for a, b in pairs])

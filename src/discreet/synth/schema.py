@@ -241,11 +241,11 @@ class Schema:
                 for name, column in self.columns.items()}  # fmt: skip
         return facts | dict.fromkeys(sorted(self.omitted), "left out")
 
-    def settled(self, found: Mapping[str, Mapping[str, Any]]) -> Schema:
+    def settled(self, cells: Mapping[str, Mapping[str, Any]]) -> Schema:
         """The same with cells that a fit found privately: values, bins or mass of columns, by name."""
         columns = dict(self.columns)
-        for name in found.keys() & columns.keys():
-            changes: dict[str, Any] = {key: tuple(values) for key, values in found[name].items()}
+        for name in cells.keys() & columns.keys():
+            changes: dict[str, Any] = {key: tuple(values) for key, values in cells[name].items()}
             if "values" in changes:  # of the kind of the value that stands for all others
                 read = _FROM_JSON.get(type(columns[name].other), lambda value: value)
                 changes["values"] = tuple(map(read, changes["values"]))

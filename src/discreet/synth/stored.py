@@ -90,8 +90,8 @@ def kept_in(path: str | os.PathLike[str] | None, size: int) -> Iterator[Callable
         try:
             _write(beside, (bytes(min(SLACK, size - start)) for start in range(0, size, SLACK)), "wb")
         except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise InvalidValue(f"{place} cannot be written: {told}. The model needs up to "
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidValue(f"{place} cannot be written: {reason}. The model needs up to "
                                f"{max(size >> 20, 1):,} MiB there. Nothing was spent.") from None  # fmt: skip
         yield keep
     finally:
