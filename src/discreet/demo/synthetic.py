@@ -12,7 +12,7 @@ from discreet.demo.hospital import SOURCE, WARDS, Cohort
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
-EPSILON, DELTA = 1.0, 1e-9
+EPSILON, DELTA = 0.75, 1e-6  # the delta of the budget, so that every surface tells one epsilon
 CANARIES, TARGETS = 400, 1000
 SCHEMA: dict[str, Any] = {"age": (0, 100), "ward": list(WARDS), "days": (1, 30)}
 HOW: dict[str, Any] = {"unit": record(), "epsilon": EPSILON, "delta": DELTA, "schema": SCHEMA}
