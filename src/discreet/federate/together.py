@@ -69,6 +69,7 @@ class Together(Looped):
 
     def _stack(self, how: LocalSGD, starts: Tensor, rows: Sequence[Rows], orders: Sequence[Ints], steps: Ints) -> Tensor:
         """The changes of one group, those with the most steps first."""
+        self._own = self.fresh()  # under vmap each client of the group sees only what is its own
         flat = starts.expand(len(rows), self.size).clone()
         inputs, targets = (torch.cat([pair[k] for pair in rows]).to(self.device) for k in (0, 1))
         batches = [places.to(self.device) for places in _batches(how, orders, steps)]
@@ -115,7 +116,7 @@ class Together(Looped):
     def _mapped(self, views: list[Tensor], inputs: Tensor, targets: Tensor, share: Tensor) -> list[Tensor]:
         """Each client's gradient apart from the others', whatever the module is."""
 
-        model, loss_of = self.fresh()
+        model, loss_of = self._own
 
         def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor, parts: Tensor) -> Tensor:
             return per_row(loss_of(functional_call(model, weights, (x,)), y), len(parts)) @ parts
