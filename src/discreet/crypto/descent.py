@@ -10,6 +10,7 @@ key holder has encrypted the features so that this gives the same sums (`packing
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from discreet.crypto.keys import PublicContext
@@ -38,7 +39,7 @@ class Trainer:
         halves = [(SLOTS >> level) for level in range(plan.shared + 1, plan.depth + 1)]
         self._shifts = {half: cipher.encode(monomial(cipher.parameters.degree, half), 2, 1.0) for half in halves}
         self._before: list[Any] | None = None
-        self._rows = rows.message
+        self._lock = threading.Lock()
 
     def _shrunk(self, ciphertext: Any) -> Any:
         """Times the inverse modulo the last prime of the number by which the tree and the trace multiply: exactly."""
@@ -49,6 +50,10 @@ class Trainer:
 
     def step(self, weights: TrainingMessage) -> TrainingMessage:
         """One step from fresh weights; the answer is one ciphertext with the new weights, without a level left."""
+        with self._lock:
+            return self._step(weights)
+
+    def _step(self, weights: TrainingMessage) -> TrainingMessage:
         weights.check("weights", self.public.id, self.plan)
         if weights.step != self.done or self.done >= self.plan.iterations:
             raise InvalidValue(

@@ -7,6 +7,7 @@ the answer, and it is the one who asked.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,7 @@ class KeyHolder(Private):
         self.secret, self.plan, self.refreshes, self.decrypted = secret, plan, 0, 0
         self.weights: Array = np.zeros(plan.features)
         self._last: str | None = None
+        self._lock = threading.RLock()
 
     def encrypt(self, X: Any, y: Any) -> TrainingMessage:
         """The rows, with a column of ones behind them, for the computing machine."""
@@ -73,12 +75,17 @@ class KeyHolder(Private):
 
     def refresh(self, step: TrainingMessage) -> TrainingMessage:
         """Decrypt the weights after a step, and encrypt them again with all levels."""
-        self.receive(step)
-        self.refreshes += 1
-        return self._fresh(step.step, step.message)
+        with self._lock:
+            self.receive(step)
+            self.refreshes += 1
+            return self._fresh(step.step, step.message)
 
     def receive(self, step: TrainingMessage) -> Array:
         """Decrypt the weights after a step, which must be the answer to what was sent last."""
+        with self._lock:
+            return self._receive(step)
+
+    def _receive(self, step: TrainingMessage) -> Array:
         step.check("step", self.secret.id, self.plan)
         if step.answers != self._last or step.step != self.decrypted + 1:
             raise InvalidDocument(

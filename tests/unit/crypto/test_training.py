@@ -6,6 +6,7 @@ Noise comes from the operating system: one weight is beyond the stated error les
 from __future__ import annotations
 
 import runpy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -251,3 +252,20 @@ def test_a_training_that_diverges_is_noticed() -> None:
     table = draw.uniform(-8, 8, (60, 1))
     with pytest.raises(InvalidDocument, match="diverged"):
         crypto.fit_logistic(table, (table[:, 0] > 0).astype(int), iterations=6, learning_rate=16.0, radius=4.0)
+
+
+def test_a_message_that_comes_twice_at_once_is_answered_once(keys: Keys, rows: TrainingMessage) -> None:
+    """By eight threads on each side; the run goes on with the one answer."""
+    secret, public = keys
+    holder = KeyHolder(secret, PLAN)
+    trainer, weights = Trainer(public, rows), holder.start()
+    for number in (1, 2):
+        with ThreadPoolExecutor(8) as pool:
+            steps = [future for future in [pool.submit(trainer.step, weights) for _ in range(8)] if future.exception() is None]
+        assert (len(steps), trainer.done) == (1, number)
+        with ThreadPoolExecutor(8) as pool:
+            again = [pool.submit(holder.refresh, steps[0].result()) for _ in range(8)]
+            fresh = [future for future in again if future.exception() is None]
+        assert (len(fresh), holder.refreshes, holder.decrypted) == (1, number, number)
+        assert all(isinstance(future.exception(), (InvalidDocument, type(None))) for future in again)
+        weights = fresh[0].result()
