@@ -13,8 +13,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from discreet import Ledger
 from discreet.errors import DiscreetError
-from discreet.federate import Distributed, Identity, Local, SecureSum, client
-from discreet.integrations.flower import LocalNoise
+from discreet.federate import Central, Distributed, Identity, Local, SecureSum, client
+from discreet.integrations.flower import LocalNoise, PrivateFedAvg
 from discreet.integrations.flower_sums import NAME, SecureFedAvg, SecureUpdates
 
 logging.disable(logging.CRITICAL)
@@ -153,6 +153,38 @@ def secure_sums(noise: float | None) -> None:
     assert np.full(8, 0.1, np.float32).tobytes() not in bodies
 
 
+class Nodes:
+    """Nodes without a mod, which answer at once."""
+
+    def __init__(self, apps: dict[int, Any]) -> None:
+        self.apps = apps
+
+    def get_node_ids(self) -> list[int]:
+        return list(self.apps)
+
+    def send_and_receive(self, messages: Any, timeout: float) -> list[Any]:
+        return [self.apps[message.metadata.dst_node_id](message, None) for message in messages]
+
+
+def central() -> None:
+    """A whole run of the central strategy: clipped updates over the divisor, one charge, and what is assumed of nodes."""
+    privacy = Central(unit=client(), clip_norm=1.0, rate=1.0, divisor=4.0, noise_multiplier=0.1, delta=1e-6)
+    place = Path(tempfile.mkdtemp()) / "ledger.db"
+    with Ledger(place) as ledger:
+        ledger.open("people", unit=client(), epsilon=4600.0, delta=1e-3)
+    far = np.full(SIZE, FAR, np.float32)
+    apps = {1: answered(far), 2: answered(far), 3: answered(far * np.nan), 4: answered(np.zeros(3, np.float32))}
+    strategy = PrivateFedAvg(privacy, rounds=2, source="people", ledger=str(place))
+    start = {"weight": Array(np.zeros(SIZE, np.float32)), "seen": Array(np.asarray(np.int64(5)))}
+    weight = strategy.start(grid=Nodes(apps), initial_arrays=ArrayRecord(start), num_rounds=2).arrays["weight"].numpy()
+    along = float(weight.astype(np.float64).sum() / SIZE**0.5)
+    assert abs(along - 2 * 2 / 4) < 6 * 0.1 / 4 * 2**0.5  # two clients count in each of two rounds
+    assert strategy.release is not None
+    assert any("one node of the cluster" in each for each in strategy.release.claims[0].assumptions)
+    with Ledger(place) as ledger:
+        assert ledger.payment(strategy.release) is not None
+
+
 def bad_plans() -> None:
     identities = [Identity() for _ in range(5)]
     roster = [identity.public for identity in identities]
@@ -171,6 +203,7 @@ def bad_plans() -> None:
 
 
 if __name__ == "__main__":
+    central()
     local_noise()
     secure_sums(None)
     secure_sums(0.05)
