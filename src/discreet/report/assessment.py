@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
+from discreet.audit.intervals import auc, auc_either_way, tpr
 from discreet.audit.judge import ceiling_of
 from discreet.core import Claim, Curve, ExternalValue, NonPrivate, Release, check
 from discreet.core.curve import belief_exception
@@ -166,11 +167,25 @@ def _titles(releases: Sequence[Release[Any]]) -> list[str]:
 def _assess(release: Release[Any], title: str, digest: str | None, confidence: float, delta: float) -> Assessment:
     worked_out = {claim: _ceiling(claim, delta) for claim in dict.fromkeys(release.claims)}
     ceilings = tuple(worked_out[claim] for claim in release.claims)
-    floors = tuple(appraise(item, release.claims, confidence=confidence, delta=delta) for item in release.evidence)
+    floors = tuple(_turned(appraise(item, release.claims, confidence=confidence, delta=delta)) for item in release.evidence)
     untried = tuple(release.facts["not_tried"]) if "not_tried" in release.facts else not_tried(release)
     return Assessment(
         release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried, delta=delta
     )  # fmt: skip
+
+
+def is_reversed(floor: Appraisal) -> bool:
+    """Whether the scores of an attack are surely lower for those inside: who attacks turns them round."""
+    return float(auc(floor.evidence, floor.confidence).high) < 0.5
+
+
+def _turned(floor: Appraisal) -> Appraisal:
+    """What an attack with reversed scores reached, by the intervals of the gate; its verdicts and floor stay as they are."""
+    if not is_reversed(floor):
+        return floor
+    found = [(each, tpr(floor.evidence, each.level, floor.confidence)) for each in floor.rates]
+    rates = tuple(replace(each, rate=seen.value, low=seen.low, high=seen.high) for each, seen in found)
+    return replace(floor, auc=auc_either_way(floor.evidence, floor.confidence), rates=rates)
 
 
 def told_at(delta: float) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.figures import percent_up
 from discreet.report import text
+from discreet.report.assessment import is_reversed
 from discreet.report.controls import blind
 from discreet.report.sentences import STATUSES, indicative, leaks
 
@@ -81,6 +82,9 @@ def alerts(report: Report) -> list[str]:
             if floor.above or any(floor.excesses):
                 found.append(f"{name}{_reason(floor)}")
         found += [f"{name}{note}" for note in control_notes(item)]
+        turned = [text.short(floor.evidence.attack, 60) for floor in item.floors if is_reversed(floor)]
+        if turned:
+            found.append(f"{name}scores of {text.listed(_few(turned))} are lower for those inside, and are read reversed.")
     missing = [warning for warning in report.warnings if "no such entry" in warning or "counted nowhere" in warning]
     found += [text.short(each, 200) for each in missing]
     rest = len(found) - MOST_ALERTS

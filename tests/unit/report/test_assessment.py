@@ -31,6 +31,7 @@ from discreet.errors import InvalidDocument, InvalidValue
 from discreet.report import text
 from discreet.report.assessment import Assessment, assess
 from discreet.report.decision import ordered
+from discreet.report.gate.rules import Area, Rate
 from discreet.report.sentences import STATUSES, overall
 from reports import COUNT, TRAINED, broken, evidence, leaky, private
 
@@ -332,3 +333,21 @@ def test_an_outcome_has_one_word_on_every_surface() -> None:
     assert badges == {"holds"} == {appraise(each, quiet.claims).outcome for each in quiet.evidence}
     assert plain.splitlines()[4].startswith("**holds.**")
     assert "holds" in plain
+
+
+def test_reversed_scores_are_told_as_the_gate_reads_them() -> None:
+    """Scores that are lower for members were 0 % recognised at an area of .08 in a release that leaks, and failed the gate."""
+    draw, inside = np.random.default_rng(0), np.arange(8000) % 2 == 0
+    seen = Evidence(game=Game(record(), {"scores"}), attack="lira", score=draw.normal(size=8000) - 2.0 * inside, inside=inside,
+                    run=np.zeros(8000, int), design="post_hoc")  # fmt: skip
+    release = Release(value=1, source="people", claims=(), evidence=(seen,))
+    (told,) = report.document(release)["releases"]
+    (row,) = told["evidence"]
+    (area,) = Area(name="auc", line=1, attack="*", limit=0.6, confidence=0.95).judge(release)
+    assert (row["auc"], row["auc_interval"]["low"]) == (area.value, area.low)
+    assert row["auc"] > 0.9
+    for each in row["rates"]:
+        (rate,) = Rate(name="tpr", line=1, attack="*", limit=0.5, confidence=0.95, fpr=each["fpr"]).judge(release)
+        assert (each["tpr"], each["low"], each["high"]) == (rate.value, rate.low, rate.high)
+    assert told["verdict"]["status"] == "leaks"
+    assert any("read reversed" in alert for alert in report.document(release)["decision"]["alerts"])
