@@ -136,8 +136,8 @@ PICKED = ["ORDER BY n DESC LIMIT 1", "HAVING n > 66", "HAVING n > 50 ORDER BY m 
 
 @pytest.mark.parametrize("rest", PICKED)
 def test_intervals_of_rows_that_noise_picks_hold_as_often_as_others(rest: str) -> None:
-    """40 groups of 60 rows alike, so that noise alone picks, in 150 answers: a tenth of the intervals or more miss once in 1e5.
-    Unchanged intervals of the largest count missed in more than half."""
+    """40 groups of 60 rows alike, so that noise alone picks, in 150 answers: a fifth of the intervals or more miss once in
+    1e9 (of 400 answers 0 to 4.5 % did). Unchanged intervals of the largest count missed in more than half."""
     table = pa.table({"g": np.repeat(np.arange(40), 60), "x": np.tile(np.arange(60.0), 40)})
     schema = {"t": {"g": {"values": list(range(40)), "required": True}, "x": {"bounds": [0, 60], "required": True}}}
     missed: dict[str, list[bool]] = {"n": [], "m": [], "d": []}
@@ -148,7 +148,7 @@ def test_intervals_of_rows_that_noise_picks_hold_as_often_as_others(rest: str) -
                 for low, high in zip(answer[f"{name}_low"].to_pylist(), answer[f"{name}_high"].to_pylist()):
                     missed[name].append(not low <= true <= high)
     assert b"noise chose" in answer.schema.metadata[b"discreet"]
-    assert all(np.sum(one) / max(len(one), 150) < 0.1 for one in missed.values()), {k: np.mean(v) for k, v in missed.items()}
+    assert all(np.sum(one) / max(len(one), 150) < 0.2 for one in missed.values()), {k: np.mean(v) for k, v in missed.items()}
 
 
 @pytest.mark.parametrize("query", ASKED)

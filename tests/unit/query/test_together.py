@@ -94,7 +94,7 @@ def test_intervals_of_means_hold_and_are_no_wider_than_they_must_be(unit: Unit, 
 @pytest.mark.parametrize("unit", [record(), user("id", rows=3)])
 @pytest.mark.parametrize("asked", ["STDDEV(x)", "COUNT(*) AS n, VARIANCE(x)"])
 def test_intervals_of_variances_hold_and_are_no_wider_than_they_must_be(unit: Unit, asked: str) -> None:
-    """250 answers: covered below 0.88, or a width 1.35 times the true one, once in 1e6. Three intervals at a third of the
+    """250 answers: covered below 0.86, or a width 1.35 times the true one, once in 1e6. Three intervals at a third of the
     failures each were 2.1 times as wide."""
     values = np.clip(np.random.default_rng(3).normal(38, 13, 1500), 17, 90)
     schema = {"t": {"x": {"bounds": [17, 90], "required": True}}}
@@ -102,13 +102,14 @@ def test_intervals_of_variances_hold_and_are_no_wider_than_they_must_be(unit: Un
     with connect({"t": pa.table({"x": values, "id": np.arange(1500) // 3})}, unit=unit, schema=schema) as db:
         found = [db.sql(f"SELECT {asked} AS s FROM t", epsilon=2.0).value.to_pydict() for _ in range(250)]
     value, low, high = (np.array([answer[name][0] for answer in found]) for name in ("s", "s_low", "s_high"))
-    assert np.mean((low <= true) & (true <= high)) > 0.88
+    assert np.mean((low <= true) & (true <= high)) > 0.86
     assert np.median(high - low) < 1.35 * np.subtract(*np.quantile(value, [0.975, 0.025]))
 
 
 def test_intervals_of_released_groups_hold_given_that_they_are_released() -> None:
     """Means, sums and deviations of groups of 12 to 3,000 rows whose names are private, 400 answers: of those that are shown
-    fewer than 0.9 hold once in 1e6; and where groups are always shown, a width is 1.35 times the true one."""
+    fewer than 0.87 hold (0.8 of fewer than 300) once in 1e6; and where groups are always shown, a width is 1.35 times
+    the true one."""
     sizes = (12, 25, 60, 3000)
     draw = np.random.default_rng(4)
     groups = np.repeat([f"g{size}" for size in sizes], sizes)
@@ -126,6 +127,6 @@ def test_intervals_of_released_groups_hold_given_that_they_are_released() -> Non
         true = {"m": mine.mean(), "s": mine.sum(), "d": mine.std()}[name]
         value, low, high = np.array(cells).T
         held = np.mean((low <= true + 1e-6) & (true - 1e-6 <= high))
-        assert len(cells) < 50 or held > 0.9, (group, name, len(cells), held)
+        assert len(cells) < 50 or held > (0.87 if len(cells) >= 300 else 0.8), (group, name, len(cells), held)
         if group == "g3000":
             assert np.median(high - low) < 1.35 * np.subtract(*np.quantile(value, [0.975, 0.025])), name
