@@ -72,7 +72,7 @@ def command(
     given["keep"] = folder / MODEL
     talk("Numbers outside their bounds are moved to the nearer end; a value that is not listed counts as missing.")
     talk("Counting inside the engine, and estimating …")
-    release = (synth.fit if child is None else synth.fit_linked)(place, **given, **paying)
+    release: Any = (synth.fit if child is None else synth.fit_linked)(place, **given, **paying)
     talk(f"The model is in {folder / MODEL}: discreet sample makes more rows of it, at no cost.")
     write_tables(release, folder, folder / MODEL, rows, as_json)
     if fidelity_epsilon is not None:
