@@ -76,8 +76,7 @@ def command(
     talk(f"The model is in {folder / MODEL}: discreet sample makes more rows of it, at no cost.")
     write_tables(release, folder, folder / MODEL, rows, as_json)
     if fidelity_epsilon is not None:
-        model: Any = release.value  # of one table: with a child it was refused above
-        near = synth.release_fidelity(location, model, unit=whose, epsilon=fidelity_epsilon, delta=delta,
+        near = synth.release_fidelity(location, release.value, unit=whose, epsilon=fidelity_epsilon, delta=delta,
                                       schema=schema, name=table, **paying)  # fmt: skip
         _save_fidelity(near, folder)
 
