@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -220,7 +221,18 @@ class _Case:
         images = convolutions.images(
             self.network, self.update, self.labels, self.shape, self.batch, seconds=self.seconds
         )  # fmt: skip
-        return None if images is None else self._made("convolutions", *images)
+        if images is None:
+            return None
+        made = self._made("convolutions", *images)
+        if self._equations() >= made.rows.numel():
+            return made
+        note = "The update has fewer independent values than the images have pixels: other images have the same gradient."
+        return replace(made, exact=torch.zeros_like(made.exact), confidence=torch.zeros_like(made.confidence)).noted(note)
+
+    def _equations(self) -> int:
+        """How many values of the update can differ on their own: of a linear layer as many as its rank, the batch, allows."""
+        values = self.update.values.values()
+        return sum(self.batch * sum(value.shape) if value.dim() == 2 else int(value.count_nonzero()) for value in values)
 
     def second_order(self) -> Inversion | None:
         return self._matched("second_order", matching.second_order)

@@ -247,6 +247,17 @@ def test_the_mean_of_two_rows_is_not_certified_as_one() -> None:
     assert not bool(found.exact.any())
 
 
+def test_images_of_more_pixels_than_the_update_has_values_are_not_certified() -> None:
+    """One filter leaves most of an image open; some other image has the same gradient."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        layers = nn.Conv2d(3, 1, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(1, 1, 3, stride=2, padding=1), nn.ReLU()
+        model, image = nn.Sequential(*layers, nn.Flatten(), nn.Linear(9, 10)), pictures(1, 12, seed)
+        update = sent(model, image, torch.tensor([3]))
+        found = gradients(model, update, batch=1, shape=(3, 12, 12), method="convolutions", seconds=1)
+        assert not bool(found.exact.any())
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_rows_of_few_neurons_are_certified_only_where_they_are_rows(dtype: torch.dtype) -> None:
     """As many equations as unknowns hold for rows that never were."""
