@@ -7,8 +7,9 @@ Cases that are not named stay as they are in the file; each row says of which co
 
 100 private pictures of CIFAR-10's test part; public pictures of the encoder and of the attacker are disjoint parts of its
 training data (`other publics`: the encoder's are CIFAR-100). 5,000 encodings unless said: each private picture 50 times as the
-first of its mixture. A picture is found where the recovered one is more like it than like any other private one. The baseline
-is the attacker's public picture that is most like each original, chosen knowing it. CPU seconds on one core.
+first of its mixture, and as often, on average, as the second. A picture is found where the recovered one is more like it than
+like any other private one, and more like it than the baseline: the attacker's public picture that is most like the original,
+chosen knowing it. Curves have one draw a point. CPU seconds on one core.
 """
 
 from __future__ import annotations
@@ -58,22 +59,26 @@ CASES: dict[str, dict[str, Any]] = {
     "other publics": {"other": True},
     "k = 6": {"others": 4},
     "mirrored": {"mirror": True},
-    "2,000 encodings": {"repeats": 20},
-    "1,000 encodings": {"repeats": 10},
-    "500 encodings": {"repeats": 5},
+    "moved by up to 1 pixel": {"crop": 1},
+    "moved by up to 3 pixels": {"crop": 3},
 }
+CURVES = ("with labels", "without labels", "plain mixup", "other publics", "k = 6", "mirrored", "moved by up to 1 pixel")
+EACH = (5, 10, 15, 20, 35, 50)  # encodings of each private picture as the first of two
+CASES |= {  # the curves: one draw each is enough to show where the attack stops
+    f"{name}, {each} each": {**CASES[name], "repeats": each} for name in CURVES for each in EACH if each != 50
+}  # fmt: skip
 
 
 def broken(
     pictures: Pictures, seed: int, *, told: bool = True, signs: bool = True, other: bool = False, others: int = 2,
-    mirror: bool = False, repeats: int = 50,
+    mirror: bool = False, crop: int = 0, repeats: int = 50,
 ) -> dict[str, float]:  # fmt: skip
     rng = np.random.default_rng(seed)
     rows = rng.choice(len(pictures.own), PRIVATE, replace=False)
     own, public = pictures.own[rows], pictures.other if other else pictures.public
-    recipe = InstaHide(public=others, signs=signs, mirror=mirror)
+    recipe = InstaHide(public=others, signs=signs, mirror=mirror, crop=crop)
     sent = recipe.encode(own, public, repeats=repeats, rng=rng, labels=pictures.labels[rows])
-    attack = EncodingsAttack(PRIVATE, others=others, seed=seed)
+    attack = EncodingsAttack(PRIVATE, others=others, mirror=mirror, seed=seed)
     found = attack.decode(sent.pictures, pictures.known, labels=sent.labels if told else None)
     beside = found.compared(own, pictures.known)
     return {
@@ -85,9 +90,10 @@ def broken(
 def attacks(pictures: Pictures, seeds: int, cases: Iterable[str]) -> Iterator[dict[str, Any]]:
     for name in cases:
         settings, measured = CASES[name], commit()
-        runs = [broken(pictures, seed, **settings) for seed in range(seeds)]
+        draws = 1 if "repeats" in settings else seeds
+        runs = [broken(pictures, seed, **settings) for seed in range(draws)]
         row = {
-            "case": name, "commit": measured, "encodings": PRIVATE * settings.get("repeats", 50), "seeds": seeds,
+            "case": name, "commit": measured, "encodings": PRIVATE * settings.get("repeats", 50), "seeds": draws,
             "found": [run["found"] for run in runs], "ssim": [round(run["ssim"], 4) for run in runs],
             "baseline_ssim": round(statistics.mean(run["baseline"] for run in runs), 4),
             "cpu_seconds": [round(run["seconds"], 1) for run in runs],

@@ -8,7 +8,8 @@ linear       logistic regressions of scikit-learn on its digits and breast cance
 trees        decision trees of scikit-learn; agreement on 20,000 uniform rows and on the data
 approximate  a network trained on 20,000 MNIST digits; the thief has 10,000 others (or Fashion-MNIST), agreement on 5,000
 limits       a logistic regression behind an interface that answers so many rows a minute: how long exact theft waits
-theft        networks trained on digits from 40 seeds, every pair; fine-tuned, pruned and noisy copies
+theft        networks trained on digits from 40 seeds, every pair; small GPTs from 12 seeds; students that learned from answers;
+             fine-tuned, pruned and noisy copies; the same with siblings, of networks that start from one public parent
 
 Published figures beside: Carlini et al. 2020 (abstract, arXiv:2003.04884) and arXiv:2406.10011 (abstract).
 """
@@ -41,6 +42,7 @@ from discreet.attack.stealing import (
     Oracle,
     RateLimited,
     Rounded,
+    TopK,
     TopOne,
     descended,
     steal_approximate,
@@ -187,8 +189,8 @@ class Shares:
 
 
 CURVES = (
-    ("scores", "random", "mnist"), ("scores", "margin", "mnist"), ("top", "margin", "mnist"), ("labels", "margin", "mnist"),
-    ("labels", "random", "mnist"), ("scores", "synthesis", "300 of mnist"), ("scores", "margin", "fashion"),
+    ("scores", "random", "mnist"), ("scores", "margin", "mnist"), ("top-3", "margin", "mnist"), ("top-1", "margin", "mnist"),
+    ("labels", "margin", "mnist"), ("labels", "random", "mnist"), ("scores", "synthesis", "300 of mnist"), ("scores", "margin", "fashion"),
 )  # fmt: skip
 
 
@@ -214,8 +216,8 @@ def approximate(data: Path, seeds: int) -> dict[str, Any]:
 def defences(model: Any, pool: Any, held: Any, truth: Any) -> list[dict[str, Any]]:
     """What each costs the users, and a thief with 1,000 queries."""
     defended = {
-        "none": model, "two decimals": Rounded(model, 2), "one decimal": Rounded(model, 1), "label only": TopOne(model),
-        "noise 0.1": Noisy(model, 0.1), "noise 0.5": Noisy(model, 0.5),
+        "none": model, "two decimals": Rounded(model, 2), "one decimal": Rounded(model, 1), "three classes": TopK(model, 3),
+        "label only": TopOne(model), "noise 0.1": Noisy(model, 0.1), "noise 0.5": Noisy(model, 0.5),
     }  # fmt: skip
     rows = []
     for name, each in defended.items():
@@ -233,9 +235,7 @@ def theft(models: int) -> dict[str, Any]:
     X, y = load_digits(return_X_y=True)
     X, half, sizes = X / 16, len(X) // 2, (64, 64, 32, 10)
     found = [trained(X[:half], y[:half], seed, sizes, epochs=30) for seed in range(models)]
-    pairs = enumerate(combinations(found, 2))
-    p = [descended(one, two, level=0.01, orders=1999, seed=place).p for place, (one, two) in pairs]
-    wrong = {str(level): sum(value <= level for value in p) for level in (0.05, 0.01)}
+    some = found[:20]
 
     def tuned(model: Any, seed: int) -> Any:
         return trained(X[half:], y[half:], seed, sizes, 30, model)
@@ -243,19 +243,78 @@ def theft(models: int) -> dict[str, Any]:
     def relearned(model: Any, seed: int) -> Any:
         return trained(X[half:], np.random.default_rng(seed).permutation(y[half:]), seed, sizes, 30, model)
 
+    def student(model: Any, seed: int) -> Any:
+        return trained(X, Shares(model)(X).argmax(1), seed, sizes, 30)
+
     copies = {
         "fine-tuned on other rows, 30 epochs": tuned, "fine-tuned on shuffled labels, 30 epochs": relearned,
         "half of the weights set to 0": _pruned, "noise as large as the weights": _noisy,
         "units in another order (not seen, as stated)": _reordered,
+        "a student that learned from answers (not seen, as stated)": student,
     }  # fmt: skip
-    some = found[:20]
     caught = {
         name: sum(descended(model, make(model, 100 + seed), seed=seed).accused for seed, model in enumerate(some))
         for name, make in copies.items()
     }
-    row = {"independent_pairs": len(p), "accused": wrong, "copies_of_each_kind": len(some), "caught_at_0.001": caught}
+    gpts = [_gpt(seed) for seed in range(12)]
+    row = {
+        "independent": {"digits": _pairs(found), "gpt": _pairs(gpts)}, "copies_of_each_kind": len(some),
+        "caught_at_0.001": caught, "one_parent": _family(X, y),
+    }  # fmt: skip
     print(row, flush=True)
     return row
+
+
+def _pairs(models: list[Any]) -> dict[str, Any]:
+    """How many of all pairs are accused; pairs with a model in common are not independent."""
+    p = [descended(one, two, level=0.01, orders=1999, seed=at).p for at, (one, two) in enumerate(combinations(models, 2))]
+    return {"models": len(models), "pairs": len(p), "accused": {str(each): sum(v <= each for v in p) for each in (0.05, 0.01)}}
+
+
+def _gpt(seed: int) -> Any:
+    """A GPT-2 of one layer that learned bytes whose next one depends on the last two."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(seed)
+    rule = np.random.default_rng(0).dirichlet(np.full(32, 0.05), (32, 32))
+    random, text = np.random.default_rng([1, seed]), [0, 1]
+    for _ in range(8000):
+        text.append(int(random.choice(32, p=rule[text[-2], text[-1]])))
+    model = GPT2LMHeadModel(GPT2Config(
+        vocab_size=32, n_positions=32, n_embd=32, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0, resid_pdrop=0.0,
+        embd_pdrop=0.0, attn_pdrop=0.0,
+    ))  # fmt: skip
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(250):
+        rows = torch.tensor([text[at : at + 32] for at in random.integers(0, len(text) - 32, 32)])
+        optimizer.zero_grad()
+        model(input_ids=rows, labels=rows).loss.backward()
+        optimizer.step()
+    return model
+
+
+def _family(X: Any, y: Any) -> dict[str, Any]:
+    """Fine-tunes of one public parent: ours and 19 siblings of it, others' own, and those that were made from ours."""
+    half, sizes = len(X) // 2, (64, 64, 32, 10)
+    parent = trained(X[:half], y[:half], 0, sizes, 10)
+    own, rest = (X[half : half + 400], y[half : half + 400]), (X[half + 400 :], y[half + 400 :])
+    ours, *siblings = [trained(*own, 100 + seed, sizes, 5, parent) for seed in range(20)]
+    suspects = {
+        "from the parent, on our rows": [trained(*own, 500 + seed, sizes, 5, parent) for seed in range(40)],
+        "from the parent, on other rows": [trained(*rest, 700 + seed, sizes, 5, parent) for seed in range(40)],
+        "from a sibling, on other rows": [trained(*rest, 800 + at, sizes, 5, each) for at, each in enumerate(siblings)],
+        **{f"from ours, on other rows, {epochs} epochs": [trained(*rest, 900 + seed, sizes, epochs, ours) for seed in range(20)]
+           for epochs in (1, 5, 10, 30)},
+    }  # fmt: skip
+    return {
+        "siblings": len(siblings), "level": 0.05,
+        "accused": {
+            name: {
+                "of": len(models), "with_siblings": sum(descended(ours, m, siblings=siblings, level=0.05).accused for m in models),
+                "without": sum(descended(ours, m).accused for m in models),
+            } for name, models in suspects.items()
+        },
+    }  # fmt: skip
 
 
 def _pruned(model: nn.Module, seed: int) -> Any:

@@ -21,13 +21,14 @@ from discreet.figures import place_name
 @click.option(
     "--largest", type=float, default=0.65, show_default=True, metavar="SHARE", help="The largest share of one picture."
 )
+@click.option("--mirror", is_flag=True, help="Private pictures were mirrored by coins before they were mixed.")
 @click.option("--originals", metavar="FILE.npz", help="The private pictures, as `pictures`, to score what is found.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random starts.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered pictures go.")
 @json_option
 def encodings_command(
-    encodings: str, public: str, private: int, others: int, largest: float, originals: str | None, seed: int, out: str,
-    as_json: bool,
+    encodings: str, public: str, private: int, others: int, largest: float, mirror: bool, originals: str | None, seed: int,
+    out: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What pictures can be read out of ENCODINGS, made by InstaHide or mixup?
 
@@ -45,7 +46,7 @@ def encodings_command(
     sent = read_arrays(encodings, ("pictures",), optional=("labels",))
     known = read_arrays(public, ("pictures",))["pictures"]
     truth = None if originals is None else read_arrays(originals, ("pictures",))["pictures"]
-    attack = EncodingsAttack(private, others=others, largest=largest, seed=seed)
+    attack = EncodingsAttack(private, others=others, largest=largest, mirror=mirror, seed=seed)
     with reported(3, "reading pictures") as progress:
         found = attack.decode(
             sent["pictures"], known, labels=sent.get("labels"), progress=lambda what, done, total: progress(done, total)

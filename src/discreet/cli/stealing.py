@@ -21,7 +21,7 @@ METHODS = ("linear", "tree", "relu", "approximate")
 )
 @click.option("--target-column", default="label", show_default=True, metavar="C", help="The column of labels in them.")
 @click.option("--recipe", "recipe_file", metavar="FILE.py", help="Builds the module of MODEL, where that holds weights.")
-@click.option("--answers", default="scores", show_default=True, metavar="A", help="What is seen: scores, top or labels.")
+@click.option("--answers", default="scores", show_default=True, metavar="A", help="What is seen: scores, top-K or labels.")
 @click.option("--decimals", type=int, metavar="N", help="Try a defence: answers rounded to so many decimals.")
 @click.option("--layers", type=int, default=1, show_default=True, metavar="N", help="Hidden layers of a ReLU network: 1 or 2.")
 @click.option("--most", type=int, default=200_000, show_default=True, metavar="N", help="Queries that the thief may make.")
@@ -42,15 +42,16 @@ def stealing_command(
     """
     import numpy as np
 
-    from discreet.attack.stealing import Oracle, Rounded, TopOne
+    from discreet.attack.stealing import Oracle, Rounded, TopK, TopOne
+    from discreet.attack.stealing.approximate import seen_classes
     from discreet.models.rows import read_rows
 
-    if answers not in ("scores", "top", "labels"):
-        raise InvalidValue(f"--answers must be scores, top or labels; got {answers!r}.")
+    shown = seen_classes(answers)
     rows = np.asarray(read_rows(data, target_column)[0], np.float64)
     asked = _model(model, recipe_file, trust_pickle)
     asked = asked if decimals is None else Rounded(asked, decimals)
-    asked = TopOne(asked) if answers == "labels" and method != "approximate" else asked
+    if shown is not None and method != "approximate":
+        asked = TopK(asked, shown) if shown else TopOne(asked)
     oracle = Oracle(asked, most=most + (len(rows) if method == "approximate" else 0), journal=journal)
     facts = {"method": method, "answers": answers, **_stolen(method, oracle, rows, answers, layers, most, seed)}
     facts |= {} if decimals is None else {"decimals": decimals}

@@ -283,7 +283,7 @@ SHAPES: dict[str, Test] = {
     ),
     "descent": _members(
         {"suspect": check.word, "accused": _truth, **dict.fromkeys(("p", "level"), check.fraction)},
-        {"similarity": _object(check.real)},
+        {"similarity": _object(check.real), "siblings": _count},
     ),
     "verbatim": _list(check.word),
     "unprompted": _members(dict.fromkeys(("texts", "tokens", "run", "memorised"), _count), {}),

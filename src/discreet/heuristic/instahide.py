@@ -21,11 +21,12 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MixingKey:
-    """What is never sent: which private pictures are in each encoding, in what shares, and whether they were mirrored."""
+    """What is never sent: which private pictures are in each encoding, in what shares, mirrored or not, and moved how far."""
 
     rows: NDArray[np.int64]
     shares: Floats
     mirrored: NDArray[np.bool_]
+    moved: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Encodings:
 class InstaHide:
     """Mix `private` pictures of one's own with `public` others; no share is above `largest`; flip signs by fair coins.
 
+    Private pictures can be augmented each time anew: with `mirror` by a fair coin, with `crop` by moving them up to so many
+    pixels down and across (what leaves the picture is lost, what comes in is grey).
+
     >>> rng = np.random.default_rng(0)
     >>> own, others = rng.uniform(-1, 1, (10, 8, 8, 3)), rng.uniform(-1, 1, (50, 8, 8, 3))
     >>> sent = InstaHide().encode(own, others, repeats=4, rng=rng)
@@ -53,10 +57,11 @@ class InstaHide:
     largest: float = 0.65
     signs: bool = True
     mirror: bool = False
+    crop: int = 0
 
     def __post_init__(self) -> None:
         check.whole("private", self.private)
-        check.whole("public", self.public, least=0)
+        check.whole("public", self.public, least=0), check.whole("crop", self.crop, least=0)
         parts = self.private + self.public
         if parts < 2 or not 1 / parts < self.largest <= 1:
             raise InvalidValue(
@@ -78,17 +83,19 @@ class InstaHide:
         rows = np.concatenate([self._partners(len(private), rng) for _ in range(repeats)])
         shares = self._shares(len(rows), rng)
         mirrored = rng.random(rows.shape) < 0.5 if self.mirror else np.zeros(rows.shape, np.bool_)
+        moved = rng.integers(-self.crop, self.crop + 1, (*rows.shape, 2)) if self.crop else np.zeros((*rows.shape, 2), np.int64)
         mixed = np.zeros((len(rows), *private.shape[1:]), np.float32)
         for place in range(self.private):
             pictures = private[rows[:, place]]
             pictures = np.where(mirrored[:, place, None, None, None], pictures[:, :, ::-1], pictures)
+            pictures = _moved(pictures, moved[:, place]) if self.crop else pictures
             mixed += shares[:, place, None, None, None] * pictures
         for place in range(self.private, self.private + self.public):
             mixed += shares[:, place, None, None, None] * public[rng.integers(0, len(public), len(rows))]
         if self.signs:
             mixed *= rng.choice(np.array([-1, 1], np.float32), mixed.shape)
         return Encodings(
-            mixed, self._labels(labels, rows, shares, len(private)), MixingKey(rows, shares[:, : self.private], mirrored)
+            mixed, self._labels(labels, rows, shares, len(private)), MixingKey(rows, shares[:, : self.private], mirrored, moved)
         )
 
     def _partners(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -118,6 +125,16 @@ class InstaHide:
         for place in range(self.private):
             np.add.at(out, (np.arange(len(rows)), classes[rows[:, place]]), shares[:, place])
         return out
+
+
+def _moved(pictures: Floats, by: NDArray[np.int64]) -> Floats:
+    """Each picture moved down and across, grey where nothing is left."""
+    out = np.zeros_like(pictures)
+    height, width = pictures.shape[1:3]
+    for made, picture, (down, across) in zip(out, pictures, by.tolist()):
+        rows, columns = slice(max(down, 0), height + min(down, 0)), slice(max(across, 0), width + min(across, 0))
+        made[rows, columns] = picture[max(-down, 0) : height - max(down, 0), max(-across, 0) : width - max(across, 0)]
+    return out
 
 
 def _pictures(name: str, values: ArrayLike) -> Floats:

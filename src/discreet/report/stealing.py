@@ -12,7 +12,9 @@ from discreet.report.section import Section
 from discreet.report.tables import Table
 
 MOST = 20
-ACCUSED = "A model trained by others is accused no more often than the level says; who reorders its units is not seen."
+ACCUSED = "{} is accused no more often than the level says; who reorders units, or learned a copy from answers, is not seen."
+START = "A model from another start"  # another public model, or another seed
+BESIDE = "A model from the same start that was made without this one"
 HEADS = ("method", "answers seen", "queries", "parameters or leaves", "largest error", "agreement")
 
 
@@ -29,7 +31,7 @@ class StolenModel:
         if not listed and not kin:
             return None
         if not listed:
-            return Section(item.title, pairs=_kin(kin), notes=(ACCUSED,))
+            return Section(item.title, pairs=_kin(kin), notes=(_accused(kin),))
         more = f"and {len(listed) - MOST} more" if len(listed) > MOST else ""
         notes = (
             "Evidence of another kind: the parameters of a model have no neighbouring data sets. No claim bounds it, it "
@@ -37,15 +39,20 @@ class StolenModel:
             "Whoever holds a copy can attack it with its weights in hand; the attacks on weights then apply.",
         )
         return Section(
-            item.title, pairs=_kin(kin) if kin else (), notes=(*notes, ACCUSED) if kin else notes,
+            item.title, pairs=_kin(kin) if kin else (), notes=(*notes, _accused(kin)) if kin else notes,
             tables=(("Stolen through answers", Table(HEADS, tuple(map(_row, listed[:MOST])), more)),),
         )  # fmt: skip
 
 
 def _kin(each: Any) -> tuple[tuple[str, str], ...]:
     """Whether another model was made from this one."""
-    said = "made from this model" if each["accused"] else "no sign that it was made from this model"
+    made = "made from this model" if each.get("siblings") else "made from this model, or both from one start"
+    said = made if each["accused"] else "no sign that it was made from this model"
     return ((text.short(each["suspect"], 60), f"{said} (p = {each['p']:.2g}, level {each['level']:g})"),)
+
+
+def _accused(each: Any) -> str:
+    return ACCUSED.format(BESIDE if each.get("siblings") else START)
 
 
 def _row(each: Any) -> tuple[str, ...]:

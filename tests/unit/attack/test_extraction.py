@@ -167,7 +167,7 @@ def test_bad_input_is_named():
         exposure(lambda rows: rows, TEMPLATE, [SECRET])
     with pytest.raises(InvalidValue, match="No text of the control"):
         extraction(model, ["a" * 70], ["b"])
-    with pytest.raises(InvalidValue, match="in the corpus too"):
+    with pytest.raises(InvalidValue, match="begin with the same 64 tokens"):
         extraction(model, ["a" * 70], ["a" * 70])
     with pytest.raises(InvalidValue, match="prompt of at least one"):
         likeliest(model, [], DIGITS, 3)
@@ -191,3 +191,13 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InvalidValue, match="cannot be read"):
         from_folder(tmp_path)
+
+
+def test_texts_that_begin_alike_count_once_and_a_control_that_was_read_is_refused():
+    model = NGram([utf8("alice has the pin 48213, and more")] * 20, order=7, backoff=0.1)
+    corpus = ["alice has the pin 48213, and more", "alice has the pin 48213, or less", "brian has the pin 90177"]
+    found = extraction(model, corpus, ["carol has the pin 55102"], prompt=18, suffix=5, tries=(1,))
+    assert found.risks[1].attempts == found.members == 2
+    assert found.extracted(1) == corpus[:1]
+    with pytest.raises(InvalidValue, match="1 texts of the control begin with the same 23 tokens"):
+        extraction(model, corpus, ["alice has the pin 48213 too"], prompt=18, suffix=5)

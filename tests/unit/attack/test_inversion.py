@@ -6,7 +6,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import nn
 
-from discreet.attack.inversion import ClassInversion, PicturePrior
+from discreet.attack.inversion import ClassInversion, PicturePrior, Recreated
 from discreet.attack.stealing import Oracle
 from discreet.errors import InvalidValue, ModelUnreachable
 
@@ -152,3 +152,12 @@ def test_an_interface_that_fails_is_waited_for_and_gone_on_with(world, tmp_path)
     again = attack.from_scores(Oracle(flaky, journal=tmp_path / "answers"), [0, 1])
     assert not asked
     np.testing.assert_array_equal(again.pictures, whole.pictures)
+
+
+def test_a_recogniser_that_cannot_decide_recognises_nobody():
+    """Scores that are all alike counted as everybody recognised."""
+    found = Recreated(np.zeros((3, 12, 12, 1)), np.arange(3), "white-box", 1)
+    risk, rank = found.compared(lambda seen: np.zeros((len(seen), 5)), [0, 1, 2], found.pictures)
+    assert (risk.members, risk.control, rank.tolist()) == (0.0, 0.0, [4, 4, 4])
+    with pytest.raises(InvalidValue, match="NaN"):
+        found.compared(lambda seen: np.full((len(seen), 5), np.nan), [0, 1, 2], found.pictures)

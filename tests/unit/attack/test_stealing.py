@@ -17,6 +17,7 @@ from discreet.attack.stealing import (
     Oracle,
     RateLimited,
     Rounded,
+    TopK,
     TopOne,
     descended,
     steal_approximate,
@@ -276,3 +277,78 @@ def test_models_that_cannot_be_compared_are_refused():
         descended(ours, ours, orders=10)
     with pytest.raises(InvalidValue, match="torch module or weights"):
         descended(ours, 3)
+
+
+def test_tables_of_embeddings_and_gates_are_not_taken_for_units():
+    """Rows of an embedding are tokens, in an order that all networks share: they accused every third independent model."""
+    torch.manual_seed(0)
+    tokens, places = torch.randn(40, 1).abs(), torch.linspace(-1, 1, 20)[:, None]
+
+    def model():
+        weights = {"wte.weight": tokens @ torch.randn(1, 16), "wpe.weight": places @ torch.randn(1, 16)}
+        weights |= {"lstm.weight_ih": torch.randn(96, 16), "q.weight": torch.randn(16, 16), "up.weight": torch.randn(64, 16)}
+        return weights | {"down.weight": torch.randn(16, 64), "head.weight": torch.randn(40, 16)}
+
+    one, two = model(), model()
+    assert set(descended(one, two).similarity) == {"up.weight", "down.weight"}
+    named = [descended(model(), model(), layers=["wte.weight"], orders=999).accused for _ in range(20)]
+    assert sum(named) >= 5  # what would be accused by them
+
+
+def digits_of(rows, seed, epochs, start=None):
+    X, y = (torch.as_tensor(each[rows]) for each in load_digits(return_X_y=True))
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    if start is not None:
+        model.load_state_dict(start.state_dict())
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(epochs):
+        for some in torch.randperm(len(X)).split(50):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(X[some].float() / 16), y[some]).backward()
+            optimizer.step()
+    return model
+
+
+def test_siblings_tell_fine_tunes_of_one_public_model_apart():
+    """Models from one start are all related; only what ours has beside its siblings shows that it was taken."""
+    public, own, rest = slice(0, 500), slice(500, 800), slice(800, 1100)
+    parent = digits_of(public, 0, 5)
+    ours, *siblings = [digits_of(own, 10 + seed, 4, parent) for seed in range(20)]
+    others = [digits_of(rows, 50 + seed, 4, parent) for seed in range(10) for rows in (own, rest)]
+    assert all(descended(ours, each).accused for each in others)  # rightly: both were made from one
+    wrong = sum(descended(ours, each, siblings=siblings, level=0.05).accused for each in others)
+    assert wrong <= 5  # of 20; more in 3 of 10,000 seeds, were suspects independent of one another
+    taken = [descended(ours, digits_of(rest, 80 + seed, 1, ours), siblings=siblings, level=0.05) for seed in range(4)]
+    assert all(each.accused for each in taken)
+    assert "with 19 siblings" in str(taken[0])
+    assert descended(ours, ours, siblings=siblings, level=0.05).p == 0.05
+    assert descended(ours, parent, siblings=[ours] * 19, level=0.05).p == 1  # without chance nothing can be told
+    with pytest.raises(InvalidValue, match="train 99"):
+        descended(ours, ours, siblings=siblings, level=0.01)
+
+
+def test_the_few_likeliest_classes_teach_more_than_the_label_and_less_than_all():
+    random = np.random.default_rng(0)
+    weights = random.normal(size=(20, 8)) * 1.5
+    X = random.normal(size=(2400, 20))
+
+    def model(rows):
+        shares = np.exp(np.asarray(rows) @ weights)
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def share(asked, answers):
+        how = {"budgets": (300,), "strategy": "random", "epochs": 20}
+        return np.mean([
+            steal_approximate(asked, X[:1000], X[1000:], answers=answers, seed=seed, **how).curve[0].share for seed in range(2)
+        ])  # fmt: skip
+
+    labels, three, scores = share(model, "labels"), share(model, "top-3"), share(model, "scores")
+    assert labels < three <= scores + 0.01
+    assert share(TopK(model, 3), "scores") == pytest.approx(three, abs=0.01)  # an interface that holds the others back
+    assert share(lambda rows: np.asarray(rows) @ weights, "top-3") == pytest.approx(three, abs=0.01)  # logits
+    assert share(Rounded(model, 2), "scores") == pytest.approx(scores, abs=0.03)  # sums of 0.99 are no logits
+    assert (TopK(model, 3)(X) > 0).sum(axis=1).tolist() == [3] * len(X)
+    for answers in ("top", "top-0", "top-x", "all"):
+        with pytest.raises(InvalidValue, match="top-K"):
+            steal_approximate(model, X[:50], X[50:], budgets=(10,), answers=answers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from discreet.errors import InvalidValue
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
+NEAREST = 20  # public pictures of the baseline
 REFINED = 1  # rounds of shares from pictures, without labels
 SIGNS_SENT = 0.1  # the correlation of neighbouring signs above which they were not drawn by coins
 
@@ -37,29 +38,40 @@ class Decoded:
     mixing: Any
     signs: bool
     seconds: float
+    mirror: bool = False
 
     def compared(self, originals: ArrayLike, public: ArrayLike) -> Compared:
-        """Set beside the originals, one recovered picture for each; the baseline takes the nearest public picture."""
+        """Set beside the originals, one recovered picture for each; the baseline takes the public picture most like each.
+
+        Where pictures were mirrored by coins nobody can tell which way round they are: either counts, of public ones too.
+        """
         from scipy.optimize import linear_sum_assignment
 
         truth, others = _pictures("originals", originals), _pictures("public", public)
-        cost = _alike(truth, self.pictures)
-        rows, places = linear_sum_assignment(-cost)
+        ways = [self.pictures, self.pictures[:, :, ::-1]] if self.mirror else [self.pictures]
+        cost = np.stack([_alike(truth, way) for way in ways])
+        rows, places = linear_sum_assignment(-cost.max(axis=0))
         order = np.empty(len(truth), np.int64)
         order[rows] = places
-        nearest = _alike(truth, others).argmax(axis=1)
-        found = self.pictures[order]
-        return Compared(
-            pictures=found, ssim=ssim((truth + 1) / 2, (found + 1) / 2),
-            right=_alike(found, truth).argmax(axis=1) == np.arange(len(truth)),
-            baseline=ssim((truth + 1) / 2, (others[nearest] + 1) / 2),
-        )  # fmt: skip
+        turned = cost[:, np.arange(len(truth)), order].argmax(axis=0)
+        found = np.stack([ways[way][place] for way, place in zip(turned, order)])
+        known = np.concatenate([others, others[:, :, ::-1]]) if self.mirror else others
+        alike = ssim((truth + 1) / 2, (found + 1) / 2)
+        nearest = np.argsort(-_alike(truth, known), axis=1)[:, :NEAREST].T
+        blind = np.max([ssim((truth + 1) / 2, (known[each] + 1) / 2) for each in nearest], axis=0)
+        own = _alike(found, truth).argmax(axis=1) == np.arange(len(truth))
+        return Compared(found, alike, own & (alike > blind), blind)
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """`right` where a recovered picture is nearer to its original than to any other; `baseline` is the SSIM of the public
-    picture most like the original, which is chosen knowing it: a bound on what guessing can do."""
+    """`right` where a recovered picture is nearer to its original than to any other, and more like it than public pictures are.
+
+    `baseline` is the largest SSIM of the 20 public pictures nearest to each original: chosen knowing it, so no guess is better.
+
+    Recovered pictures have no names: each original is given one such that all are as like as can be. So half of a hundred
+    pictures of noise are nearest to their original; none is more like it than a public picture.
+    """
 
     pictures: Floats
     ssim: NDArray[np.float64]
@@ -82,12 +94,14 @@ class EncodingsAttack:
     """Recover `private` pictures from encodings that each hold two of them and `others` public ones.
 
     The attacker sees the encodings, their labels if these are sent, and public pictures of its own. `largest` is the largest
-    share of one picture, which is public. `restarts` of the clustering; `seed` of all draws.
+    share of one picture, which is public, as is whether private pictures were mirrored by coins (`mirror`): then their mirror
+    images are sought beside them, in the encodings and their mirror images. `restarts` of the clustering; `seed` of all draws.
     """
 
     private: int
     others: int = 2
     largest: float = 0.65
+    mirror: bool = False
     restarts: int = 12
     seed: int = 0
     name: str = "un-mixing of encodings"
@@ -102,7 +116,25 @@ class EncodingsAttack:
         self, encodings: ArrayLike, public: ArrayLike, *, labels: ArrayLike | None = None, progress: Progress | None = None
     ) -> Decoded:
         """The private pictures. `labels` [encodings, classes] hold the share of each class; without, it is estimated."""
-        started, said = time.process_time(), progress or (lambda what, done, total: None)
+        started = time.process_time()
+        found = self._doubled(encodings, public, labels, progress) if self.mirror else self._decoded(
+            encodings, public, labels, progress)  # fmt: skip
+        return replace(found, seconds=time.process_time() - started)
+
+    def _doubled(self, encodings: ArrayLike, public: ArrayLike, labels: ArrayLike | None, progress: Progress | None) -> Decoded:
+        """Every encoding twice, as it is and mirrored: together they hold each picture both ways, none of them mirrored."""
+        seen = _pictures("encodings", encodings)
+        both = None if labels is None else np.concatenate([_labels(labels, len(seen))] * 2)
+        twice = replace(self, private=2 * self.private, mirror=False)
+        found = twice._decoded(np.concatenate([seen, seen[:, :, ::-1]]), public, both, progress)
+        one, two = _pairs(_alike(found.pictures, found.pictures[:, :, ::-1]))
+        return replace(
+            found, pictures=(found.pictures[one] + found.pictures[two][:, :, ::-1]) / 2, mirror=True,
+            labels=None if found.labels is None else found.labels[one],
+        )  # fmt: skip
+
+    def _decoded(self, encodings: ArrayLike, public: ArrayLike, labels: ArrayLike | None, progress: Progress | None) -> Decoded:
+        said = progress or (lambda what, done, total: None)
         seen, known = _pictures("encodings", encodings), _pictures("public", public)
         if seen.shape[1:] != known.shape[1:]:
             raise InvalidValue(
@@ -136,9 +168,7 @@ class EncodingsAttack:
             problem = Problem.of(mixing, problem.seen, flat, seen.shape[1:])
             found = problem.pictures(rng, found)
         said("pictures", 3, 3)
-        return Decoded(
-            found.reshape(-1, *seen.shape[1:]).astype(np.float32), classes, mixing, flipped, time.process_time() - started
-        )
+        return Decoded(found.reshape(-1, *seen.shape[1:]).astype(np.float32), classes, mixing, flipped, 0.0)
 
     def _told(self, points: Floats, labels: Floats, rng: np.random.Generator) -> tuple[Ints, Any, Ints]:
         """The mixing where labels tell classes and shares: slots are grouped class by class. Encodings of one are left out."""
@@ -286,6 +316,17 @@ def _rounded(shares: NDArray[np.float64], total: int) -> Ints:
     up = np.argsort(-(shares - down))[: total - int(down.sum())]
     down[up] += 1
     return down
+
+
+def _pairs(alike: NDArray[np.float32]) -> tuple[Ints, Ints]:
+    """Two by two, the most alike first."""
+    score, one, two = alike + alike.T, [], []
+    np.fill_diagonal(score, -np.inf)
+    for _ in range(len(score) // 2):
+        first, second = np.unravel_index(score.argmax(), score.shape)
+        one.append(first), two.append(second)
+        score[[first, second]] = score[:, [first, second]] = -np.inf
+    return np.array(one), np.array(two)
 
 
 def _alike(one: Floats, two: Floats) -> NDArray[np.float32]:

@@ -150,8 +150,8 @@ class Attribute:
 
         facts, evidence = [], []
         for place in _few(case):
-            known = case.others[:, place]
-            shares = {value: float((known == value).mean()) + 1e-9 for value in dict.fromkeys(X[:, place].tolist())}
+            values, counts = np.unique(X[:, place], return_counts=True)  # of both groups: neither is fitted better
+            shares = dict(zip(values.tolist(), (counts / len(X)).tolist()))
             attack = AttributeInference(
                 names[place], shares, classes=tuple(range(case.classes)), name=f"attribute inference of {names[place]}"
             )

@@ -77,19 +77,21 @@ def extraction(
     """Which texts of the corpus come out of the model, beside texts of the same kind that it was not trained on.
 
     Each text's first `prompt` tokens are the prompt and the next `suffix` tokens what should not come out; shorter texts are
-    left out.
+    left out, and texts that begin alike count once.
     """
     model = language_model(model)
     check.whole("prompt", prompt), check.whole("suffix", suffix), check.open_fraction("p", p)
     sampling = sampling or Sampling()
-    kept = [[text for text in texts if len(encode(text)) >= prompt + suffix] for texts in (corpus, control)]
+    kept = [_openings(texts, encode, prompt + suffix) for texts in (corpus, control)]
     for name, texts in zip(("corpus", "control"), kept):
         if not texts:
             raise InvalidValue(f"No text of the {name} has {prompt} + {suffix} tokens; make the prompt or the suffix shorter.")
-    if shared := len(set(kept[0]) & set(kept[1])):
-        raise InvalidValue(f"{shared} texts of the control are in the corpus too. Leave them out of the control.")
-    every = [*kept[0], *kept[1]]
-    rows = np.array([encode(text)[: prompt + suffix] for text in every])
+    if shared := len(kept[0].keys() & kept[1].keys()):
+        raise InvalidValue(
+            f"{shared} texts of the control begin with the same {prompt + suffix} tokens as texts that the model was trained on. "
+            "Leave them out of the control."
+        )
+    rows = np.array([*kept[0], *kept[1]], np.int64)
     exact, about = _of_suffixes(model, rows, prompt, sampling, near)
     risks = {}
     for n in sorted({check.whole("tries", each) for each in tries}):
@@ -97,9 +99,19 @@ def extraction(
         risks[n] = compared("extraction", out[: len(kept[0])], out[len(kept[0]) :], 0.0, confidence)
     seen = Evidence(
         game=Game(record(), {"scores"}), attack="text extraction", score=np.maximum(exact, -1e6),
-        inside=np.arange(len(every)) < len(kept[0]), run=np.zeros(len(every), np.int64), design="post_hoc",
+        inside=np.arange(len(rows)) < len(kept[0]), run=np.zeros(len(rows), np.int64), design="post_hoc",
     )  # fmt: skip
-    return Extraction(risks, exact, about, len(kept[0]), prompt, suffix, p, seen, tuple(kept[0]))
+    return Extraction(risks, exact, about, len(kept[0]), prompt, suffix, p, seen, tuple(kept[0].values()))
+
+
+def _openings(texts: Sequence[str], encode: Callable[[str], Tokens], length: int) -> dict[tuple[int, ...], str]:
+    """The first tokens of each text, with the first text that begins so."""
+    found: dict[tuple[int, ...], str] = {}
+    for text in texts:
+        tokens = encode(text)
+        if len(tokens) >= length:
+            found.setdefault(tuple(tokens[:length].tolist()), text)
+    return found
 
 
 def _of_suffixes(model: Any, rows: Tokens, prompt: int, sampling: Sampling, near: bool) -> tuple[Floats, Floats]:

@@ -94,10 +94,8 @@ class Recreated:
             raise InvalidValue(
                 f"There are {len(self.pictures)} pictures; give the place of each, and one blind picture for each."
             )
-        rank = (scores > scores[np.arange(len(place)), place][:, None]).sum(axis=1)
-        right = without.argmax(axis=1) == place
-        risk = compared("a person recognised", rank == 0, right, 1 / scores.shape[1], confidence)
-        return risk, np.asarray(rank, np.int64)
+        rank, blind_rank = (_beside(each, place) for each in (scores, without))
+        return compared("a person recognised", rank == 0, blind_rank == 0, 1 / scores.shape[1], confidence), rank
 
 
 @dataclass(frozen=True)
@@ -205,6 +203,13 @@ class ClassInversion:
         if not np.isfinite(pictures).all():
             raise InvalidValue("The model answers NaN or infinity on the way; nothing can be recreated from it.")
         return Recreated(pictures, wanted, method, queries)
+
+
+def _beside(scores: Floats, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many others a recogniser finds at least as likely as the right one: a tie recognises nobody."""
+    if not np.isfinite(scores).all():
+        raise InvalidValue("The recogniser gives NaN or infinity for a picture.")
+    return np.asarray((scores >= scores[np.arange(len(place)), place][:, None]).sum(axis=1) - 1, np.int64)
 
 
 def _paces(shape: tuple[int, int, int], count: int) -> Floats:

@@ -12,7 +12,7 @@ theft.py         was this model fine-tuned from ours?
 """
 
 from discreet.attack.stealing.approximate import Agreement, StolenCopy, steal_approximate
-from discreet.attack.stealing.defences import Noisy, RateLimited, Rounded, TopOne
+from discreet.attack.stealing.defences import Noisy, RateLimited, Rounded, TopK, TopOne
 from discreet.attack.stealing.linear import StolenLinear, steal_linear
 from discreet.attack.stealing.oracle import Oracle
 from discreet.attack.stealing.relu import StolenRelu, steal_relu
@@ -30,6 +30,7 @@ __all__ = [
     "StolenLinear",
     "StolenRelu",
     "StolenTree",
+    "TopK",
     "TopOne",
     "descended",
     "steal_approximate",

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.attack.stealing.oracle import Oracle, probabilities
+from discreet.attack.stealing.oracle import Oracle, step_of
 from discreet.audit.binomial import rate_ceiling, rate_floor
 from discreet.core import check
 from discreet.errors import InvalidValue
 
 Floats = NDArray[np.float64]
-ANSWERS = ("scores", "top", "labels")
 STRATEGIES = ("random", "margin", "synthesis")
 
 
@@ -58,15 +57,16 @@ def steal_approximate(
 ) -> StolenCopy:  # fmt: skip
     """Train a student on the model's answers about rows of `pool`, and compare their labels on `held_out`, after each budget.
 
-    `answers` is what of the answer is used: all "scores" (logits or probabilities), the "top" label with its probability, or
-    "labels". `strategy` chooses rows: at "random"; by "margin", those between whose first and second class the student so far
+    `answers` is what of the answer is used: all "scores" (logits or probabilities), "top-3" for the three likeliest classes
+    with their probabilities (or any other number of them), or "labels". `strategy` chooses rows: at "random"; by "margin", those between whose first and second class the student so far
     is least decided; by "synthesis", rows of the pool moved to where the student changes its mind, for a small pool.
     `student` makes a torch module of inputs and classes; a network of two hidden layers by default. Rows of `held_out` are
     asked about to measure, and do not count.
     """
     import torch
 
-    check.word("answers", answers, ANSWERS), check.word("strategy", strategy, STRATEGIES)
+    most = seen_classes(answers)
+    check.word("strategy", strategy, STRATEGIES)
     rows, others = (np.asarray(each, np.float32) for each in (pool, held_out))
     steps = sorted({check.whole("a budget", budget) for budget in budgets})
     if rows.ndim < 2 or rows.shape[1:] != others.shape[1:] or not len(others) or not steps:
@@ -84,7 +84,7 @@ def steal_approximate(
     for budget in steps:
         chosen, left = _chosen(rows, left, budget - len(asked), network, strategy, random)
         found = oracle(chosen)
-        told = np.concatenate([told.reshape(-1, _classes(found, truth)), _soft(found, answers, _classes(found, truth))])
+        told = np.concatenate([told.reshape(-1, _classes(found, truth)), _soft(found, most, _classes(found, truth))])
         asked = np.concatenate([asked, chosen])
         if (told.argmax(axis=1) == told[0].argmax()).all() and budget == steps[-1]:
             raise InvalidValue(f"The model gave one class to all {len(asked)} rows that it was asked about: nothing to learn.")
@@ -117,18 +117,37 @@ def _classes(found: Floats, truth: NDArray[np.int64]) -> int:
     return int(max(2, truth.max() + 1))
 
 
-def _soft(found: Floats, answers: str, classes: int) -> Floats:
-    """What is learned from: a probability for each class."""
+def seen_classes(answers: str) -> int | None:
+    """How many classes an answer gives probabilities of: None for "scores", 5 for "top-5", 0 for "labels"."""
+    kind, _, number = check.word("answers", answers).partition("-")
+    if answers in ("scores", "labels"):
+        return None if answers == "scores" else 0
+    if kind != "top" or not number.isdecimal() or not 0 < int(number) < 10**6:
+        raise InvalidValue(f"answers must be scores, labels or top-K, such as top-3; got {answers!r}.")
+    return int(number)
+
+
+def _soft(found: Floats, most: int | None, classes: int) -> Floats:
+    """What is learned from: a probability for each class. What is not said is shared evenly among the other classes."""
     label = _labels(found)
-    hard = np.eye(max(classes, int(label.max()) + 1))[label][:, :classes]
-    if answers == "labels" or found.shape[1] == 1:
-        return hard
-    shares = found if probabilities(found) else np.exp(found - found.max(axis=1, keepdims=True))
-    shares = shares / shares.sum(axis=1, keepdims=True)
-    if answers == "scores":
-        return np.asarray(shares)
-    top = shares.max(axis=1, keepdims=True)
-    return np.asarray(hard * top + (1 - hard) * (1 - top) / max(classes - 1, 1))
+    if most == 0 or found.shape[1] == 1:
+        return np.eye(max(classes, int(label.max()) + 1))[label][:, :classes]
+    shares = shares_of(found)
+    if most is None or most >= classes:
+        return shares
+    seen = shares >= np.partition(shares, -most, axis=1)[:, -most, None]
+    return np.asarray(np.where(seen, shares, ((~seen * shares).sum(1) / np.maximum((~seen).sum(1), 1))[:, None]))
+
+
+def shares_of(found: Floats) -> Floats:
+    """Probabilities of classes from logits, or from probabilities that were rounded or of which only the largest are told."""
+    if (found >= 0).all() and (found.sum(axis=1) <= 1 + found.shape[1] * step_of(found) / 2 + 1e-6).all():
+        silent = found == 0
+        left = np.maximum(1 - found.sum(axis=1), 0) / np.maximum(silent.sum(axis=1), 1)
+        shares = np.where(silent, left[:, None], found)
+    else:
+        shares = np.exp(found - found.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def _chosen(

@@ -37,6 +37,24 @@ class TopOne:
 
 
 @dataclass(frozen=True)
+class TopK:
+    """The probabilities of the `most` likeliest classes; of the others 0."""
+
+    model: Any
+    most: int
+
+    def __post_init__(self) -> None:
+        check.whole("most", self.most)
+
+    def __call__(self, rows: Any) -> Floats:
+        from discreet.attack.stealing.approximate import shares_of
+
+        shares = shares_of(Oracle(self.model)(rows))
+        last = np.partition(shares, -min(self.most, shares.shape[1]), axis=1)[:, -min(self.most, shares.shape[1]), None]
+        return np.asarray(np.where(shares >= last, shares, 0.0))
+
+
+@dataclass(frozen=True)
 class Noisy:
     """Scores with Gaussian noise, the same for the same row: asking again does not average it away."""
 

@@ -1,16 +1,23 @@
-"""Was this model fine-tuned from ours? A test of two sets of weights with a bounded rate of false accusations.
+"""Was this model fine-tuned from ours? Tests of sets of weights with a bounded rate of false accusations.
 
-Hidden units have no order: their first weights are drawn alike, and training treats them alike. So whoever trained a network
-of their own, on whatever data, has units whose order says nothing about ours: against the suspect, our layer is as likely in
-any other order of its units. The sum of similarities of unit 1 with unit 1, 2 with 2, … is compared with the same sum in
-random orders; its rank is a p-value that is exact, whatever the suspect is (a permutation test; Zhu et al. 2025 test language
-models so).
+Hidden units have no order: their first weights are drawn alike, and training treats them alike. So whoever drew the first
+weights of a network of their own, whatever data they trained it on, has units whose order says nothing about ours: against the
+suspect, our layer is as likely in any other order of its units. The sum of similarities of unit 1 with unit 1, 2 with 2, … is
+compared with the same sum in random orders; its rank is a p-value that is exact, whatever the suspect is (a permutation test;
+Zhu et al. 2025 test language models so). Rows of an embedding, gates of a recurrent layer and heads of attention have an order
+that networks share, so only layers are compared whose units feed the next one.
+
+Two models that started from one third model, or from the same seed, are related, and this test finds that. Who made ours from
+a public model can train siblings of it, from the same start by the same recipe with other seeds. Against a suspect that was
+made without ours, ours is then one of them: its rank among them is a p-value, exact again.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,32 +32,38 @@ LEAST_UNITS = 8
 
 @dataclass(frozen=True)
 class Descent:
-    """`accused` where p is at most `level`: an independent suspect is accused no more often than that.
+    """`accused` where p is at most `level`: of suspects made without our weights no more than that are accused.
 
-    `similarity` is the mean cosine of units in the same place, by layer.
+    Without `siblings` that holds for suspects whose first weights were drawn by coins of their own. `similarity` is the mean
+    cosine of units in the same place, by layer; with siblings that of what sets both models apart from the mean of siblings.
     """
 
     accused: bool
     p: float
     level: float
     similarity: Mapping[str, float]
+    siblings: int = 0
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} {value:.3f}" for name, value in self.similarity.items())
+        others = f"models that share our start with {self.siblings} siblings" if self.siblings else "models from another start"
+        made = "made from ours" if self.siblings else "made from ours, or both from one start"
         if self.accused:
-            return f"made from ours (p = {self.p:.2g}, at most {self.level:g} of independent models are accused): {told}"
+            return f"{made} (p = {self.p:.2g}, at most {self.level:g} of {others} are accused): {told}"
         return f"no sign that it was made from ours (p = {self.p:.2g}): {told}"
 
 
 def descended(
-    ours: Any, suspect: Any, *, layers: Iterable[str] | None = None, level: float = 1e-3, orders: int = 9_999, seed: int = 0
-) -> Descent:
+    ours: Any, suspect: Any, *, siblings: Iterable[Any] = (), layers: Iterable[str] | None = None, level: float = 1e-3,
+    orders: int = 9_999, seed: int = 0,
+) -> Descent:  # fmt: skip
     """Compare two torch modules, or two sets of weights by name, of the same shapes.
 
-    `layers` names the weights whose first axis are hidden units; by default every weight of two or more axes but the last,
-    whose units are classes. The p-value is the least over layers, times their number. A thief who changes the order of units,
-    or who trained a student on answers, is not seen. Two models that were both made from a third, public one are found as
-    well.
+    `layers` names the weights whose first axis are hidden units that could stand in any order; by default those are taken that
+    feed the next weights, and are not square. The p-value is the least over layers, times their number. Whoever started from
+    the weights that we started from (a public model, or a seed that is in common use) is accused too, unless `siblings` are
+    given: models made as ours was, from the same start with other seeds. The p-value is then the rank of ours among them, so 19
+    are needed for a level of 0.05. A thief who changes the order of units, or who trained a student on answers, is not seen.
 
     >>> random = np.random.default_rng(0)
     >>> ours, other = ({"a.weight": random.normal(size=(32, 9)), "b.weight": random.normal(size=(3, 32))} for _ in range(2))
@@ -58,16 +71,20 @@ def descended(
     >>> descended(ours, tuned).accused, descended(ours, other).accused
     (True, False)
     """
-    one, two = _weights(ours), _weights(suspect)
-    names = list(layers) if layers is not None else [name for name in one if one[name].ndim >= 2][:-1]
+    one, two, others = _weights(ours), _weights(suspect), [_weights(each) for each in siblings]
     check.open_fraction("level", level)
-    names = [name for name in names if name not in one or len(one[name]) >= LEAST_UNITS or layers is not None]
+    names = list(layers) if layers is not None else [name for name in one if one[name].ndim >= 2] if others else _units(one)
     if not names:
-        raise InvalidValue(f"No layer of {LEAST_UNITS} hidden units or more was found to compare; name them: layers=[…].")
+        raise InvalidValue(
+            f"No layer of {LEAST_UNITS} hidden units or more was found that feeds the next one. Name weights whose first axis "
+            "are units that could stand in any order, so no embedding, gates or attention: layers=[…]."
+        )
     for name in names:
-        if name not in one or name not in two or one[name].shape != two[name].shape:
-            found = [each[name].shape if name in each else "none" for each in (one, two)]
-            raise InvalidValue(f"Both models need weights {name!r} of one shape; they have {found[0]} and {found[1]}.")
+        shapes = [each[name].shape if name in each else "none" for each in (one, two, *others)]
+        if len(set(shapes)) > 1 or shapes[0] == "none":
+            raise InvalidValue(f"All models need weights {name!r} of one shape; they have {', '.join(map(str, shapes[:3]))}.")
+    if others:
+        return _ranked(one, two, others, names, level)
     if check.whole("orders", orders) + 1 < len(names) / level:
         raise InvalidValue(
             f"{orders} orders cannot show p <= {level:g} in {len(names)} layers; take {int(len(names) / level)}."
@@ -78,6 +95,38 @@ def descended(
         p, similar[name] = _layer(one[name], two[name], orders, random)
         found_p = min(found_p, p * len(names))
     return Descent(found_p <= level, min(1.0, found_p), level, similar)
+
+
+def _units(weights: Mapping[str, Floats]) -> list[str]:
+    """Weights that the next ones are applied to; square ones may as well be projections of attention."""
+    tall = [(name, each.shape) for name, each in weights.items() if each.ndim >= 2]
+    return [
+        name for (name, shape), (_, after) in pairwise(tall)
+        if shape[0] >= LEAST_UNITS and shape[0] != shape[1]
+        and (after[1] == shape[0] or (len(shape) > 2 and len(after) == 2 and after[1] % shape[0] == 0))
+    ]  # fmt: skip
+
+
+def _ranked(one: Any, two: Any, siblings: list[Any], names: list[str], level: float) -> Descent:
+    """The rank of ours among its siblings by the similarity of what sets each, and the suspect, apart from their mean.
+
+    Fine-tuning on other data moves weights far, but in few directions: so singular values of what sets the suspect apart are
+    made equal. Any similarity is as exact that treats ours and its siblings alike.
+    """
+    group = [one, *siblings]
+    if len(group) < (1 - 1e-9) / level:
+        raise InvalidValue(f"{len(siblings)} siblings cannot show p <= {level:g}; train {math.ceil(1 / level) - 1}.")
+    cosines = np.zeros((len(group), len(names)))
+    for place, name in enumerate(names):
+        middle = np.mean([each[name] for each in group], axis=0)
+        left, sizes, right = np.linalg.svd((two[name] - middle).reshape(len(middle), -1), full_matrices=False)
+        kept = sizes > 1e-9 * max(float(sizes[0]), 1e-300)
+        toward = (left[:, kept] @ right[kept]).ravel()
+        apart = np.array([(each[name] - middle).ravel() for each in group])
+        cosines[:, place] = apart @ toward / np.maximum(np.linalg.norm(apart, axis=1) * np.linalg.norm(toward), 1e-300)
+    total = cosines.sum(axis=1)
+    p = float((total >= total[0] - 1e-12).mean())
+    return Descent(p <= level, p, level, dict(zip(names, cosines[0].tolist())), len(siblings))
 
 
 def _layer(one: Floats, two: Floats, orders: int, random: np.random.Generator) -> tuple[float, float]:
