@@ -5,7 +5,8 @@
 A GPT-2 of bytes (2 layers of 64, 40 tokens) is trained on Tiny Shakespeare, then fine-tuned on 400 openings of Reuters C50
 articles and canaries "agent 07 code 123456789" with nine random digits, 4 each put in 1, 4, 8 and 16 times.
 
-none       all weights, Adam
+public     the model of Shakespeare, not fine-tuned: what perplexity is without any of the texts
+none       all weights, Adam; stopped early where perplexity on other texts is near its best
 dedup      the same, each row once
 DP         LoRA adapters with the private trainer, epsilon 8 and 2 for one row at delta 1e-4; a canary that is put in 16 times
            is 16 rows, for which the guarantee is 16 times weaker
@@ -176,7 +177,9 @@ def main() -> None:
         return model
 
     made = {
+        "public": lambda: fresh().eval(),
         "none": lambda: trained(fresh(), repeated, options.steps, 3e-3, 1),
+        "none, stopped early": lambda: trained(fresh(), repeated, options.steps * 5 // 8, 3e-3, 1),
         "dedup": lambda: trained(fresh(), rows_of(inside + canaries), options.steps * 416 // len(repeated), 3e-3, 1),
         "DP 8, LoRA": lambda: private(fresh(), repeated, 8.0, 60), "DP 2, LoRA": lambda: private(fresh(), repeated, 2.0, 60),
     }  # fmt: skip

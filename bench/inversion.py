@@ -28,7 +28,7 @@ from torch import nn
 import discreet
 from _record import commit, write
 from discreet.accounting import Gaussian, Group, Repeat, calibrate, curve
-from discreet.attack.inversion import ClassInversion, PicturePrior
+from discreet.attack.inversion import ClassInversion, DecoderPrior, PicturePrior
 from discreet.attack.pictures import ssim
 
 SHAPE, PEOPLE, SHOTS = (28, 23, 1), 20, 7
@@ -154,12 +154,36 @@ def attacks(model: nn.Module, world: World, seed: int) -> list[dict[str, Any]]:
     return out
 
 
-def of_seed(pictures: np.ndarray, seed: int) -> list[dict[str, Any]]:
+def attacked(pictures: np.ndarray, seed: int) -> tuple[World, list[tuple[str, nn.Module, float | None]]]:
+    """Who is private in this draw, and the models that tell them apart."""
     torch.manual_seed(seed)
-    world, out = World(pictures, seed), []
+    world = World(pictures, seed)
     rows, labels = torch.tensor(world.train.reshape(-1, 644), dtype=torch.float32), torch.tensor(world.labels)
-    models = [(name, model, None) for name, model in recognisers(rows, labels).items()]
+    models: list[Any] = [(name, model, None) for name, model in recognisers(rows, labels).items()]
     models += [(f"softmax, epsilon {epsilon:g}", *private(rows, labels, epsilon)) for epsilon in EPSILONS]
+    return world, models
+
+
+def by_decoder(pictures: np.ndarray, seed: int) -> list[dict[str, Any]]:
+    """White-box, with a decoder that was trained on the public faces."""
+    (world, models), out = attacked(pictures, seed), []
+    attack = ClassInversion(DecoderPrior.learned(world.public, seed=seed), seed=seed)
+    blind = np.repeat(world.public.mean(axis=0)[None], PEOPLE, axis=0)
+    means = np.stack([world.train[world.labels == person].mean(axis=0) for person in range(PEOPLE)])
+    for name, model, _ in models:
+        found = attack.from_gradients(model, range(PEOPLE))
+        risk, rank = found.compared(world.recognise, world.people, blind)
+        alike = float(ssim(found.pictures, means).mean())
+        out.append({
+            "seed": seed, "model": name, "accuracy": accuracy(model, world), "top1": risk.members, "rank": float(rank.mean()),
+            "ssim_to_the_mean_of_the_person": alike,
+        })  # fmt: skip
+        print(out[-1], flush=True)
+    return out
+
+
+def of_seed(pictures: np.ndarray, seed: int) -> list[dict[str, Any]]:
+    (world, models), out = attacked(pictures, seed), []
     for name, model, spent in models:
         right = accuracy(model, world)
         for row in attacks(model, world, seed):
@@ -178,6 +202,7 @@ def table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "model": model, "attack": attack, "prior": prior, "queries_per_class": mine[0]["queries_per_class"],
             **{name: round(statistics.mean(run[name] for run in mine), 4) for name in names},
             "top1_each": [run["top1"] for run in mine],
+            "ssim_each": [round(run["ssim_to_the_mean_of_the_person"], 3) for run in mine],
         })  # fmt: skip
     return out
 
@@ -212,14 +237,17 @@ def main() -> None:
     pictures = faces(Path(given.data))
     known = json.loads(Path(given.out).read_text()) if given.out and Path(given.out).exists() else {}
     counts = Counter(run["seed"] for run in known.get("runs", []))  # a seed that was stopped midway is run again
+    drawn = known.get("decoder", [])
     runs, measured = [run for run in known.get("runs", []) if counts[run["seed"]] == RUNS], known.get("commit", commit())
     for seed in range(given.seeds):
         runs = runs if any(run["seed"] == seed for run in runs) else [*runs, *of_seed(pictures, seed)]
         seeds = sorted({run["seed"] for run in runs})
+        drawn = drawn if any(run["seed"] == seed for run in drawn) else [*drawn, *by_decoder(pictures, seed)]
         best = [best_possible(pictures, each) for each in seeds]
         write(given.out, {
             "commit": measured, "chance": 1 / 40, "seeds": len(seeds), "ceilings": ceilings(), "table": table(runs),
-            "means_of_training_pictures_top1": best, "runs": runs,
+            "means_of_training_pictures_top1": best, "decoder": drawn,
+            "runs": runs,
         }, "torch")  # fmt: skip
 
 

@@ -190,7 +190,8 @@ class Shares:
 
 CURVES = (
     ("scores", "random", "mnist"), ("scores", "margin", "mnist"), ("top-3", "margin", "mnist"), ("top-1", "margin", "mnist"),
-    ("labels", "margin", "mnist"), ("labels", "random", "mnist"), ("scores", "synthesis", "300 of mnist"), ("scores", "margin", "fashion"),
+    ("labels", "margin", "mnist"), ("labels", "random", "mnist"), ("scores", "synthesis", "300 of mnist"),
+    ("scores", "margin", "fashion"),
 )  # fmt: skip
 
 
@@ -310,7 +311,8 @@ def _family(X: Any, y: Any) -> dict[str, Any]:
         "siblings": len(siblings), "level": 0.05,
         "accused": {
             name: {
-                "of": len(models), "with_siblings": sum(descended(ours, m, siblings=siblings, level=0.05).accused for m in models),
+                "of": len(models),
+                "with_siblings": sum(descended(ours, m, siblings=siblings, level=0.05).accused for m in models),
                 "without": sum(descended(ours, m).accused for m in models),
             } for name, models in suspects.items()
         },

@@ -22,6 +22,7 @@ from discreet.figures import place_name
 @click.option(
     "--public", metavar="FILE.npz", help="Public pictures of the same kind, as `pictures`. Without, the prior is grey."
 )
+@click.option("--decoder", is_flag=True, help="Train a network that draws public pictures, and search what it draws.")
 @click.option(
     "--access", type=click.Choice(["gradients", "scores", "labels"]), default="scores", show_default=True,
     help="What the attacker is given of the model.",
@@ -32,8 +33,8 @@ from discreet.figures import place_name
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the pictures go.")
 @json_option
 def inversion_command(
-    weights: str, recipe_file: str | None, shape: str, classes: str, public: str | None, access: str, steps: int, seed: int,
-    trust_pickle: bool, out: str, as_json: bool,
+    weights: str, recipe_file: str | None, shape: str, classes: str, public: str | None, decoder: bool, access: str, steps: int,
+    seed: int, trust_pickle: bool, out: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What pictures of its classes can be recreated from the classifier in WEIGHTS?
 
@@ -44,7 +45,7 @@ def inversion_command(
     """
     import numpy as np
 
-    from discreet.attack.inversion import ClassInversion, PicturePrior
+    from discreet.attack.inversion import ClassInversion, DecoderPrior, PicturePrior
     from discreet.attack.pictures import png, sheet
     from discreet.models import Http
     from discreet.models.files import read_model, read_recipe
@@ -52,7 +53,13 @@ def inversion_command(
     from discreet.models.rows import read_arrays
 
     size, wanted = _numbers("--shape", shape), _numbers("--classes", classes)
-    prior = PicturePrior.plain(size) if public is None else PicturePrior.learned(read_arrays(public, ("pictures",))["pictures"])
+    if public is None:
+        if decoder:
+            raise InvalidValue("--decoder learns from public pictures: give --public FILE.npz.")
+        prior: Any = PicturePrior.plain(size)
+    else:
+        kind: Any = DecoderPrior if decoder else PicturePrior
+        prior = kind.learned(read_arrays(public, ("pictures",))["pictures"])
     if list(prior.shape) != size:
         raise InvalidValue(f"Public pictures have the shape {prior.shape}; --shape says {tuple(size)}.")
     recipe = None if recipe_file is None else read_recipe(recipe_file, talk)
@@ -72,7 +79,8 @@ def inversion_command(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "pictures.npz", pictures=found.pictures, classes=found.classes)
-    _save(found, folder, place_name(weights), "none" if public is None else "public pictures")
+    known = "none" if public is None else "decoder of public pictures" if decoder else "public pictures"
+    _save(found, folder, place_name(weights), known)
     if size[2] in (1, 3):
         (folder / "pictures.png").write_bytes(png(sheet([found.pictures[:20]])))
     if as_json:

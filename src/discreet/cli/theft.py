@@ -14,8 +14,12 @@ from discreet.figures import place_name
 @click.argument("ours", type=click.Path())
 @click.argument("suspect", type=click.Path())
 @click.option(
-    "--sibling", "siblings", multiple=True, type=click.Path(), metavar="FILE", help="A model made as OURS was, from the same "
-    "start with another seed; many of them.",
+    "--sibling",
+    "siblings",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="A model made as OURS was, from the same start with another seed; many of them.",
 )
 @click.option(
     "--layers", metavar="A,B", help="Weights whose first axis are units in no order.  [default: those that feed the next]"
@@ -43,8 +47,8 @@ def theft_command(
 
     names = [name.strip() for name in layers.split(",")] if layers else None
     found = descended(
-        read_weights(ours), read_weights(suspect), siblings=[read_weights(each) for each in siblings], layers=names, level=level,
-        orders=orders, seed=seed,
+        read_weights(ours), read_weights(suspect), siblings=[read_weights(each) for each in siblings], layers=names,
+        level=level, orders=orders, seed=seed,
     )  # fmt: skip
     facts: dict[str, Any] = {
         "suspect": place_name(suspect), "accused": found.accused, "p": found.p, "level": found.level,

@@ -88,8 +88,8 @@ def extraction(
             raise InvalidValue(f"No text of the {name} has {prompt} + {suffix} tokens; make the prompt or the suffix shorter.")
     if shared := len(kept[0].keys() & kept[1].keys()):
         raise InvalidValue(
-            f"{shared} texts of the control begin with the same {prompt + suffix} tokens as texts that the model was trained on. "
-            "Leave them out of the control."
+            f"{shared} texts of the control begin with the same {prompt + suffix} tokens as texts that the model was trained "
+            "on. Leave them out of the control."
         )
     rows = np.array([*kept[0], *kept[1]], np.int64)
     exact, about = _of_suffixes(model, rows, prompt, sampling, near)

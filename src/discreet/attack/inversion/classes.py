@@ -1,9 +1,9 @@
 """Model inversion: a picture that a classifier takes for one class, and what it shows of the people of that class.
 
-Fredrikson et al. 2015 climbed the confidence of a face recogniser and saw faces. A picture is sought here as a public mean plus
-waves, slow ones first, at the distance from that mean at which public pictures lie: among those, the one that tells the class
-apart by the widest margin. White-box attacks climb the gradient, black-box ones estimate it from confidences by antithetic
-draws, and where only labels are answered a point moves away from the directions in which the label is lost.
+Fredrikson et al. 2015 climbed the confidence of a face recogniser and saw faces. A picture is sought here among those that a
+prior draws: the one that tells the class apart by the widest margin. White-box attacks climb the gradient, black-box ones
+estimate it from confidences by antithetic draws, and where only labels are answered a point moves away from the directions in
+which the label is lost.
 
 What is found is about a class. Where a class is a person it is about that person; where it is a disease it is about nobody.
 There is no neighbouring data set in this game, so no ε bounds it; `compared` sets it beside what is said without the model.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from discreet.attack.inversion.prior import LEAST, Prior
 from discreet.attack.stealing.oracle import Oracle
 from discreet.attack.tables.risks import Risk, compared
 from discreet.core import check
@@ -29,46 +30,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ask = Callable[[Floats], Any]
 Progress = Callable[[int, int], None]
-WAVES, PLAIN_RADIUS, LEAST = 300, 0.2, 1e-12
-
-
-@dataclass(frozen=True, eq=False)
-class PicturePrior:
-    """Where pictures lie: a mean, how strong each wave is (`waves` [count, pixels], scaled), and how far from the mean."""
-
-    shape: tuple[int, int, int]
-    mean: Floats
-    waves: Floats
-    radius: float
-
-    @classmethod
-    def learned(cls, public: ArrayLike, waves: int = WAVES) -> PicturePrior:
-        """From public pictures [count, height, width, channels] of the same kind, within 0 and 1: none of a person attacked."""
-        pictures = np.asarray(public, np.float64)
-        if pictures.ndim != 4 or len(pictures) < 2 or not np.isfinite(pictures).all():
-            raise InvalidValue(
-                f"public must be two or more finite pictures [count, height, width, channels]; got {pictures.shape}."
-            )
-        flat = pictures.reshape(len(pictures), -1)
-        mean, basis = flat.mean(axis=0), _waves(pictures.shape[1:], waves)
-        strength = ((flat - mean) @ basis.T).std(axis=0)
-        return cls(pictures.shape[1:], mean, basis * strength[:, None], float(np.sqrt(((flat - mean) ** 2).mean())))
-
-    @classmethod
-    def plain(cls, shape: Sequence[int], waves: int = WAVES, radius: float = PLAIN_RADIUS) -> PicturePrior:
-        """Without public pictures: grey, and slow waves before fast ones."""
-        if len(shape) != 3 or min(shape) < 1:
-            raise InvalidValue(f"The shape of a picture is (height, width, channels); got {tuple(shape)}.")
-        check.positive("radius", radius)
-        size = (int(shape[0]), int(shape[1]), int(shape[2]))
-        basis, pace = _waves(size, waves), _paces(size, waves)
-        return cls(size, np.full(int(np.prod(size)), 0.5), basis / (1 + pace)[:, None], float(radius))
-
-    def pictures(self, points: Floats) -> Floats:
-        """Points [..., waves] as pictures [..., pixels], each at `radius` from the mean."""
-        away = points @ self.waves
-        size = np.sqrt((away**2).mean(axis=-1, keepdims=True)) + LEAST
-        return np.asarray(self.mean + self.radius * away / size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +63,7 @@ class Recreated:
 class ClassInversion:
     """Recreate a picture of each class under a prior. `draws`: answers a step, where there are no gradients."""
 
-    prior: PicturePrior
+    prior: Prior
     steps: int = 200
     draws: int = 60
     seed: int = 0
@@ -117,18 +78,15 @@ class ClassInversion:
         """White-box: `model` takes [rows, channels, height, width] or flat rows and gives logits. It stays as it is."""
         import torch
 
-        wanted, waves = _classes(classes), torch.tensor(self.prior.waves)
-        mean, place = torch.tensor(self.prior.mean), torch.tensor(wanted)
-        random = np.random.default_rng(self.seed)
-        points = torch.tensor(random.normal(size=(len(wanted), len(waves))) * 1e-2, requires_grad=True)
+        wanted, random = _classes(classes), np.random.default_rng(self.seed)
+        place = torch.tensor(wanted)
+        points = torch.tensor(random.normal(size=(len(wanted), self.prior.size)) * 1e-2, requires_grad=True)
         search = torch.optim.Adam([points], 0.05)
         training, kind = model.training, next((each.dtype for each in model.parameters()), torch.float32)
         model.eval()
         try:
             for step in range(self.steps):
-                away = points @ waves
-                seen = mean + self.prior.radius * away / (away.square().mean(dim=1, keepdim=True).sqrt() + LEAST)
-                logits = model(_laid(seen.to(kind), self.prior.shape, model)).double()
+                logits = model(_laid(self.prior.drawn(points).to(kind), self.prior.shape, model)).double()
                 _asked_for(wanted, logits.shape)
                 own = logits.gather(1, place[:, None])[:, 0]
                 rest = logits.scatter(1, place[:, None], -torch.inf).logsumexp(dim=1)
@@ -180,7 +138,7 @@ class ClassInversion:
         With labels alone draws are wide, so that a class is met at all, and points with no answer yet take the whole draw.
         """
         wanted, random = _classes(classes), np.random.default_rng(self.seed)
-        half, size = self.draws // 2, len(self.prior.waves)
+        half, size = self.draws // 2, self.prior.size
         points = random.normal(size=(len(wanted), size)) * 0.1
         first, second = np.zeros_like(points), np.zeros_like(points)
         for step in range(self.steps):
@@ -210,25 +168,6 @@ def _beside(scores: Floats, place: NDArray[np.int64]) -> NDArray[np.int64]:
     if not np.isfinite(scores).all():
         raise InvalidValue("The recogniser gives NaN or infinity for a picture.")
     return np.asarray((scores >= scores[np.arange(len(place)), place][:, None]).sum(axis=1) - 1, np.int64)
-
-
-def _paces(shape: tuple[int, int, int], count: int) -> Floats:
-    """How fast each of the `count` slowest waves is, in waves across."""
-    down, across = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
-    return np.sort(np.repeat(np.hypot(down, across).ravel(), shape[2]))[:count]
-
-
-def _waves(shape: tuple[int, int, int], count: int) -> Floats:
-    """The slowest cosines, in each channel, as rows of length one."""
-    from scipy.fft import idctn
-
-    check.whole("waves", count)
-    height, width, channels = shape
-    down, across = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    order = np.argsort(np.repeat(np.hypot(down, across).ravel(), channels), kind="stable")[:count]
-    spots = np.zeros((len(order), height * width * channels))
-    spots[np.arange(len(order)), order] = 1
-    return np.asarray(idctn(spots.reshape(-1, *shape), axes=(1, 2), norm="ortho").reshape(len(order), -1))
 
 
 def _laid(rows: Any, shape: tuple[int, int, int], model: Any) -> Any:

@@ -58,10 +58,10 @@ def steal_approximate(
     """Train a student on the model's answers about rows of `pool`, and compare their labels on `held_out`, after each budget.
 
     `answers` is what of the answer is used: all "scores" (logits or probabilities), "top-3" for the three likeliest classes
-    with their probabilities (or any other number of them), or "labels". `strategy` chooses rows: at "random"; by "margin", those between whose first and second class the student so far
-    is least decided; by "synthesis", rows of the pool moved to where the student changes its mind, for a small pool.
-    `student` makes a torch module of inputs and classes; a network of two hidden layers by default. Rows of `held_out` are
-    asked about to measure, and do not count.
+    with their probabilities (or any other number of them), or "labels". `strategy` chooses rows: at "random"; by "margin",
+    those between whose first and second class the student so far is least decided; by "synthesis", rows of the pool moved to
+    where the student changes its mind, for a small pool. `student` makes a torch module of inputs and classes; a network of
+    two hidden layers by default. Rows of `held_out` are asked about to measure, and do not count.
     """
     import torch
 
