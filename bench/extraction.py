@@ -2,7 +2,7 @@
 
     python bench/extraction.py [--data ../shared/data] [--out bench/results/extraction.json]
 
-A GPT-2 of bytes (2 layers of 64, 40 tokens) is trained on Tiny Shakespeare, then fine-tuned on 400 openings of Reuters C50
+A GPT-2 of bytes (2 layers of 64, 40 tokens) is trained on Tiny Shakespeare, then fine-tuned on 2,000 openings of Reuters C50
 articles and canaries "agent 07 code 123456789" with nine random digits, 4 each put in 1, 4, 8 and 16 times.
 
 public     the model of Shakespeare, not fine-tuned: what perplexity is without any of the texts
@@ -96,9 +96,9 @@ def private(model: Any, rows: torch.Tensor, epsilon: float, steps: int) -> Any:
         model, LoraConfig(r=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True, task_type="CAUSAL_LM")
     )
     data = [{"input_ids": row, "labels": row} for row in started(rows)]
-    plan = {"unit": discreet.record(), "epsilon": epsilon, "delta": 1e-4, "rate": 0.15, "clip_norm": 1.0}
+    plan = {"unit": discreet.record(), "epsilon": epsilon, "delta": 1e-4, "rate": 0.2, "clip_norm": 1.0}
     arguments = TrainingArguments(
-        "/tmp/none", max_steps=steps, learning_rate=5e-3, per_device_train_batch_size=64, report_to="none", use_cpu=True,
+        "/tmp/none", max_steps=steps, learning_rate=5e-3, per_device_train_batch_size=512, report_to="none", use_cpu=True,
         disable_tqdm=True,
     )  # fmt: skip
     trainer = PrivateTrainer(model=adapted, args=arguments, train_dataset=data, data_collator=default_data_collator, plan=plan)
@@ -158,18 +158,18 @@ def against_sampling(module: Any, secrets: list[str], samples: int = 1024) -> di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISCREET_DATA", "../shared/data")))
-    parser.add_argument("--steps", type=int, default=800, help="of the plain model; the private one takes 60 large ones")
+    parser.add_argument("--steps", type=int, default=3000, help="of the plain model; the private one takes 60 large ones")
     parser.add_argument("--out")
     options = parser.parse_args()
     torch.set_num_threads(1)
     began, measured = time.process_time(), commit()
     texts = openings(options.data)
-    inside, outside = texts[:400], texts[400:600]
+    inside, outside = texts[:2000], texts[2000:2200]
     secrets = [template.secrets(1, seed=place)[0] for place, template in enumerate(TEMPLATES)]
     canaries = [template.fill(secret) for template, secret in zip(TEMPLATES, secrets)]
     times = [REPETITIONS[place // EACH] for place in range(len(canaries))]
     repeated = rows_of(inside + [text for text, many in zip(canaries, times) for _ in range(many)])
-    base = trained(model_of_bytes(), rows_of(public(options.data)), options.steps, 4e-3, 0).state_dict()
+    base = trained(model_of_bytes(), rows_of(public(options.data)), 800, 4e-3, 0).state_dict()
 
     def fresh() -> Any:
         model = model_of_bytes()
@@ -179,8 +179,8 @@ def main() -> None:
     made = {
         "public": lambda: fresh().eval(),
         "none": lambda: trained(fresh(), repeated, options.steps, 3e-3, 1),
-        "none, stopped early": lambda: trained(fresh(), repeated, options.steps * 5 // 8, 3e-3, 1),
-        "dedup": lambda: trained(fresh(), rows_of(inside + canaries), options.steps * 416 // len(repeated), 3e-3, 1),
+        "none, stopped early": lambda: trained(fresh(), repeated, options.steps // 6, 3e-3, 1),
+        "dedup": lambda: trained(fresh(), rows_of(inside + canaries), options.steps * (len(inside) + len(canaries)) // len(repeated), 3e-3, 1),
         "DP 8, LoRA": lambda: private(fresh(), repeated, 8.0, 60), "DP 2, LoRA": lambda: private(fresh(), repeated, 2.0, 60),
     }  # fmt: skip
     found: dict[str, Any] = {"commit": measured, "steps": options.steps, "rows": len(repeated), "secrets": 10**9, "table": {}}

@@ -72,10 +72,9 @@ def inversion_command(
                 raise InvalidValue("--access gradients needs a torch module, so that gradients can be asked for.")
             found = attack.from_gradients(model, wanted, progress=progress)
         elif access == "scores":
-            found = attack.from_scores(_confidences(model, size), wanted, progress=progress)
+            found = attack.from_scores(_confidences(model), wanted, progress=progress)
         else:
-            told = _confidences(model, size)
-            found = attack.from_labels(lambda pictures: told(pictures).argmax(axis=1), wanted, progress=progress)
+            found = attack.from_labels(_labels(model), wanted, progress=progress)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "pictures.npz", pictures=found.pictures, classes=found.classes)
@@ -106,21 +105,47 @@ def _save(found: Any, folder: Path, name: str, prior: str) -> None:
     Release(value={"model": name}, source=name, claims=(), facts=told).save(folder / "release.json")
 
 
-def _confidences(model: Any, size: list[int]) -> Any:
+def _confidences(model: Any) -> Any:
     """Probabilities of a model for pictures within 0 and 1, as its first layer takes them."""
     import numpy as np
 
-    from discreet.models.predict import is_module, logits
+    from discreet.models.predict import logits
 
-    flat = not is_module(model) or not _convolves(model)
+    laid = _laid(model)
 
     def told(pictures: Any) -> Any:
-        rows = pictures.reshape(len(pictures), -1) if flat else pictures.transpose(0, 3, 1, 2)
-        given = np.asarray(logits(model, np.ascontiguousarray(rows, np.float32)), np.float64)
+        given = np.asarray(logits(model, laid(pictures)), np.float64)
         shifted = np.exp(given - given.max(axis=1, keepdims=True))
         return shifted / shifted.sum(axis=1, keepdims=True)
 
     return told
+
+
+def _labels(model: Any) -> Any:
+    """A label for each picture, of an interface that gives nothing else too."""
+    import numpy as np
+
+    from discreet.models import Http
+
+    told, laid = _confidences(model), _laid(model)
+
+    def named(pictures: Any) -> Any:
+        found = np.asarray(model.answers(laid(pictures))) if isinstance(model, Http) else told(pictures)
+        return found if found.ndim == 1 else found.argmax(axis=1)
+
+    return named
+
+
+def _laid(model: Any) -> Any:
+    """Pictures as the first layer of the model takes them."""
+    import numpy as np
+
+    from discreet.models.predict import is_module
+
+    flat = not is_module(model) or not _convolves(model)
+    return lambda pictures: np.ascontiguousarray(
+        pictures.reshape(len(pictures), -1) if flat else pictures.transpose(0, 3, 1, 2), np.float32
+    )
 
 
 def _convolves(model: Any) -> bool:

@@ -124,7 +124,7 @@ class Onnx:
 
 
 class Http:
-    """A model behind a URL: rows go as {"instances": [...]}, scores come back as {"predictions": [...]}."""
+    """A model behind a URL: rows go as {"instances": [...]}, scores come back as {"predictions": [...]}, or labels alone."""
 
     def __init__(self, url: str, *, timeout: float = 60.0, batch: int = 256) -> None:
         if not url.startswith(("http://", "https://")):
@@ -132,10 +132,23 @@ class Http:
         self.url, self.timeout, self.batch = url, timeout, batch
 
     def scores(self, X: Array) -> Array:
-        X = np.asarray(X)
-        return np.concatenate([self._scores(X[at : at + self.batch]) for at in range(0, len(X), self.batch)])
+        found = self.answers(X)
+        if found.ndim != 2:
+            raise InvalidValue(
+                f"The model at {place_name(self.url)} gives one number for each row, a label perhaps: needed is a score for each class. "
+                "Attacks on labels are discreet attack stealing --answers labels, and inversion --access labels."
+            )
+        return found
 
-    def _scores(self, rows: Array) -> Array:
+    def answers(self, X: Array) -> Array:
+        """What comes back: scores [rows, classes], or a number for each row."""
+        X = np.asarray(X)
+        parts = [self._answers(X[at : at + self.batch]) for at in range(0, len(X), self.batch)]
+        if len({part.shape[1:] for part in parts}) != 1:
+            raise InvalidValue(f"The model at {place_name(self.url)} gave answers of different shapes.")
+        return np.concatenate(parts)
+
+    def _answers(self, rows: Array) -> Array:
         body = json.dumps({"instances": rows.tolist()}).encode()
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
         try:
@@ -149,9 +162,10 @@ class Http:
             raise ModelUnreachable(message, retry_after=float(wait) if wait.isdigit() else None) from None
         except (ValueError, KeyError, TypeError):
             raise InvalidValue(
-                f'The model at {place_name(self.url)} must answer {{"predictions": [[...], ...]}}, a score for each class.'
+                f'The model at {place_name(self.url)} must answer {{"predictions": [[...], ...]}}, a score for each class of each row, or '
+                '{"predictions": [...]}, a label for each row.'
             ) from None
-        if scores.ndim != 2 or len(scores) != len(rows):
+        if scores.ndim not in (1, 2) or len(scores) != len(rows):
             raise InvalidValue(f"The model at {place_name(self.url)} gave scores of shape {scores.shape} for {len(rows)} rows.")
         return scores
 

@@ -352,3 +352,11 @@ def test_the_few_likeliest_classes_teach_more_than_the_label_and_less_than_all()
     for answers in ("top", "top-0", "top-x", "all"):
         with pytest.raises(InvalidValue, match="top-K"):
             steal_approximate(model, X[:50], X[50:], budgets=(10,), answers=answers)
+
+
+def test_a_model_that_cannot_take_these_rows_says_so():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=300).fit(X, y)
+    for asked in (model, lambda rows: rows @ np.ones(4), nn.Linear(4, 2)):
+        with pytest.raises(InvalidValue, match="rows of 3 numbers"):
+            steal_linear(asked, 3)

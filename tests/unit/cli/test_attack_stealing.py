@@ -138,3 +138,51 @@ def test_everything_is_asked_of_a_language_model(folder, tmp_path):
     mismatched = run("attack", "model", folder / "other", *words, "--all", "-o", tmp_path / "other")
     assert mismatched.exit_code == 2
     assert "do not belong together" in mismatched.output
+
+
+@pytest.fixture
+def interface(folder):
+    """An address that answers with labels alone, and is down two times in three."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    model, asked = joblib.load(folder / "iris.joblib"), []
+
+    class Answers(BaseHTTPRequestHandler):
+        def log_message(self, *words):
+            pass
+
+        def do_POST(self):
+            rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["instances"]
+            asked.append(len(rows))
+            self.send_response(200 if len(asked) % 3 == 0 else 429)
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+            if len(asked) % 3 == 0:
+                self.wfile.write(json.dumps({"predictions": model.predict(rows).tolist()}).encode())
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_interface_that_gives_labels_alone_and_often_fails_is_copied(folder, interface, monkeypatch):
+    monkeypatch.setattr("discreet.attack.stealing.oracle.LONGEST_WAIT", 0.01)
+    words = ("attack", "stealing", interface, "--data", folder / "public.csv")
+    found = run(*words, "--method", "approximate", "--answers", "labels", "--json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["agreement"] > 0.85
+    found = run(*words, "--method", "linear")
+    assert found.exit_code == 2
+    assert "labels alone" in found.output
+    from discreet.errors import InvalidValue, ModelUnreachable
+    from discreet.models import Http
+
+    model = Http(interface)
+    for _ in range(2):
+        with pytest.raises(ModelUnreachable):
+            model.scores(np.ones((3, 4)))
+    with pytest.raises(InvalidValue, match="--access labels"):
+        model.scores(np.ones((3, 4)))

@@ -65,6 +65,8 @@ def steal_approximate(
     """
     import torch
 
+    from discreet.models.trainer import one_thread
+
     most = seen_classes(answers)
     check.word("strategy", strategy, STRATEGIES)
     rows, others = (np.asarray(each, np.float32) for each in (pool, held_out))
@@ -88,9 +90,10 @@ def steal_approximate(
         asked = np.concatenate([asked, chosen])
         if (told.argmax(axis=1) == told[0].argmax()).all() and budget == steps[-1]:
             raise InvalidValue(f"The model gave one class to all {len(asked)} rows that it was asked about: nothing to learn.")
-        torch.manual_seed(seed)
-        network = (student or _network)(int(np.prod(rows.shape[1:])) if student is None else rows.shape[1], told.shape[1])
-        _train(network, asked, told, epochs, seed)
+        with one_thread("cpu"), torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = (student or _network)(int(np.prod(rows.shape[1:])) if student is None else rows.shape[1], told.shape[1])
+            _train(network, asked, told, epochs, seed)
         right = _scores(network, others).argmax(axis=1) == truth
         curve.append(_agreement(budget, right, confidence))
     oracle.queries -= oracle.queries - before - steps[-1]  # held-out rows measure; a thief would not ask about them

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.core import check
-from discreet.errors import InvalidValue, ModelUnreachable
+from discreet.errors import DiscreetError, InvalidValue, ModelUnreachable
 from discreet.models.predict import adapt, is_module
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,14 @@ class Oracle:
         return found
 
     def _answers(self, rows: Floats) -> Floats:
-        found = np.asarray(self._patiently(rows))
+        try:
+            found = np.asarray(self._patiently(rows))
+        except (ValueError, TypeError, IndexError) as error:
+            if isinstance(error, DiscreetError):
+                raise
+            raise InvalidValue(
+                f"The model cannot be asked about rows of {rows.shape[1]} numbers: {str(error)[:200]}"
+            ) from error
         if found.dtype.kind not in "fiub":
             raise InvalidValue(f"The model must answer with numbers; it answers with {found.dtype}. Number its labels.")
         found = found.astype(np.float64)
@@ -133,7 +140,7 @@ def _digest(rows: Floats) -> bytes:
 def _asker(model: Any) -> Callable[[Floats], Any]:
     if is_module(model):
         return lambda rows: _of_module(model, rows)
-    for name in ("predict_proba", "decision_function", "predict"):
+    for name in ("predict_proba", "decision_function", "predict", "answers"):
         if hasattr(model, name):
             return lambda rows: getattr(model, name)(rows)
     return model if callable(model) and not hasattr(model, "scores") else adapt(model).scores
@@ -149,8 +156,8 @@ def _of_module(module: Any, rows: Floats) -> Any:
     try:
         with torch.no_grad():
             found = module(torch.as_tensor(rows, dtype=like.dtype, device=like.device))
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise InvalidValue(f"The model cannot be asked about rows of {rows.shape[1]} numbers: {str(error)[:200]}") from error
+    except RuntimeError as error:  # of shapes that do not fit
+        raise ValueError(str(error)) from error
     finally:
         module.train(before)
     return getattr(found, "logits", found).double().cpu().numpy()
