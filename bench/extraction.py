@@ -169,6 +169,7 @@ def main() -> None:
     canaries = [template.fill(secret) for template, secret in zip(TEMPLATES, secrets)]
     times = [REPETITIONS[place // EACH] for place in range(len(canaries))]
     repeated = rows_of(inside + [text for text, many in zip(canaries, times) for _ in range(many)])
+    once = rows_of(inside + canaries)
     base = trained(model_of_bytes(), rows_of(public(options.data)), 800, 4e-3, 0).state_dict()
 
     def fresh() -> Any:
@@ -180,7 +181,7 @@ def main() -> None:
         "public": lambda: fresh().eval(),
         "none": lambda: trained(fresh(), repeated, options.steps, 3e-3, 1),
         "none, stopped early": lambda: trained(fresh(), repeated, options.steps // 6, 3e-3, 1),
-        "dedup": lambda: trained(fresh(), rows_of(inside + canaries), options.steps * (len(inside) + len(canaries)) // len(repeated), 3e-3, 1),
+        "dedup": lambda: trained(fresh(), once, options.steps * len(once) // len(repeated), 3e-3, 1),
         "DP 8, LoRA": lambda: private(fresh(), repeated, 8.0, 60), "DP 2, LoRA": lambda: private(fresh(), repeated, 2.0, 60),
     }  # fmt: skip
     found: dict[str, Any] = {"commit": measured, "steps": options.steps, "rows": len(repeated), "secrets": 10**9, "table": {}}
