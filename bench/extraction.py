@@ -2,14 +2,16 @@
 
     python bench/extraction.py [--data ../shared/data] [--out bench/results/extraction.json]
 
-A GPT-2 of bytes (2 layers of 64, 40 tokens) is trained on Tiny Shakespeare, then fine-tuned on 2,000 openings of Reuters C50
+A GPT-2 of bytes (2 layers of 64, 40 tokens) is trained on Tiny Shakespeare, then fine-tuned on 400 openings of Reuters C50
 articles and canaries "agent 07 code 123456789" with nine random digits, 4 each put in 1, 4, 8 and 16 times.
 
-public     the model of Shakespeare, not fine-tuned: what perplexity is without any of the texts
-none       all weights, Adam; stopped early where perplexity on other texts is near its best
+none       all weights, Adam
 dedup      the same, each row once
 DP         LoRA adapters with the private trainer, epsilon 8 and 2 for one row at delta 1e-4; a canary that is put in 16 times
            is 16 rows, for which the guarantee is 16 times weaker
+
+useful     (--part useful) DP at epsilon 8 on 2,000 openings, beside the model of Shakespeare alone: from so many rows a private
+           model learns much of what there is to learn; what comes out of it is asked the same way
 
 Perplexity is per byte, on 200 other openings. A canary is extracted where the best-first search for the likeliest digits after
 its prompt gives it first. The (n, p) estimate is compared with brute sampling on canaries that come out sometimes.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import os
 import time
 from pathlib import Path
@@ -86,7 +89,7 @@ def started(rows: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.zeros(len(rows), 1, dtype=rows.dtype), rows], 1)
 
 
-def private(model: Any, rows: torch.Tensor, epsilon: float, steps: int) -> Any:
+def private(model: Any, rows: torch.Tensor, epsilon: float, steps: int, rate: float = 0.15) -> Any:
     from peft import LoraConfig, get_peft_model
 
     from discreet.integrations.transformers import PrivateTrainer
@@ -96,9 +99,9 @@ def private(model: Any, rows: torch.Tensor, epsilon: float, steps: int) -> Any:
         model, LoraConfig(r=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True, task_type="CAUSAL_LM")
     )
     data = [{"input_ids": row, "labels": row} for row in started(rows)]
-    plan = {"unit": discreet.record(), "epsilon": epsilon, "delta": 1e-4, "rate": 0.2, "clip_norm": 1.0}
+    plan = {"unit": discreet.record(), "epsilon": epsilon, "delta": 1e-4, "rate": rate, "clip_norm": 1.0}
     arguments = TrainingArguments(
-        "/tmp/none", max_steps=steps, learning_rate=5e-3, per_device_train_batch_size=512, report_to="none", use_cpu=True,
+        "/tmp/none", max_steps=steps, learning_rate=5e-3, per_device_train_batch_size=64, report_to="none", use_cpu=True,
         disable_tqdm=True,
     )  # fmt: skip
     trainer = PrivateTrainer(model=adapted, args=arguments, train_dataset=data, data_collator=default_data_collator, plan=plan)
@@ -155,22 +158,44 @@ def against_sampling(module: Any, secrets: list[str], samples: int = 1024) -> di
     }  # fmt: skip
 
 
+def useful(texts: list[str], secrets: list[str], canaries: list[str], base: dict[str, Any]) -> dict[str, Any]:
+    inside, outside = texts[:2000], texts[2000:2200]
+    rows = rows_of(inside + [text for place, text in enumerate(canaries) for _ in range(REPETITIONS[place // EACH])])
+    model = model_of_bytes()
+    model.load_state_dict(base)
+    before = round(perplexity(model, rows_of(outside)), 3)
+    module = private(model, rows, 8.0, 60, 0.2)
+    after = round(perplexity(module, rows_of(outside)), 3)
+    return {
+        "commit": commit(), "rows": len(rows), "epsilon": 8.0, "perplexity_before": before, "perplexity": after,
+        **attacked(module, secrets, inside[:400], outside),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISCREET_DATA", "../shared/data")))
-    parser.add_argument("--steps", type=int, default=3000, help="of the plain model; the private one takes 60 large ones")
+    parser.add_argument("--steps", type=int, default=800, help="of the plain model; the private one takes 60 large ones")
+    parser.add_argument("--part", choices=("table", "useful"), default="table", help="the other stays as it is in --out")
     parser.add_argument("--out")
     options = parser.parse_args()
     torch.set_num_threads(1)
     began, measured = time.process_time(), commit()
     texts = openings(options.data)
-    inside, outside = texts[:2000], texts[2000:2200]
+    inside, outside = texts[:400], texts[400:600]
     secrets = [template.secrets(1, seed=place)[0] for place, template in enumerate(TEMPLATES)]
     canaries = [template.fill(secret) for template, secret in zip(TEMPLATES, secrets)]
     times = [REPETITIONS[place // EACH] for place in range(len(canaries))]
     repeated = rows_of(inside + [text for text, many in zip(canaries, times) for _ in range(many)])
-    once = rows_of(inside + canaries)
-    base = trained(model_of_bytes(), rows_of(public(options.data)), 800, 4e-3, 0).state_dict()
+    known = json.loads(Path(options.out).read_text()) if options.out and Path(options.out).exists() else {}
+    packages = ("torch", "transformers", "peft")
+    base = trained(model_of_bytes(), rows_of(public(options.data)), options.steps, 4e-3, 0).state_dict()
+
+    if options.part == "useful":
+        known["useful"] = useful(texts, secrets, canaries, base)
+        print(known["useful"])
+        write(options.out, {name: value for name, value in known.items() if name not in ("date", "machine")}, *packages)
+        return
 
     def fresh() -> Any:
         model = model_of_bytes()
@@ -178,10 +203,8 @@ def main() -> None:
         return model
 
     made = {
-        "public": lambda: fresh().eval(),
         "none": lambda: trained(fresh(), repeated, options.steps, 3e-3, 1),
-        "none, stopped early": lambda: trained(fresh(), repeated, options.steps // 6, 3e-3, 1),
-        "dedup": lambda: trained(fresh(), once, options.steps * len(once) // len(repeated), 3e-3, 1),
+        "dedup": lambda: trained(fresh(), rows_of(inside + canaries), options.steps * 416 // len(repeated), 3e-3, 1),
         "DP 8, LoRA": lambda: private(fresh(), repeated, 8.0, 60), "DP 2, LoRA": lambda: private(fresh(), repeated, 2.0, 60),
     }  # fmt: skip
     found: dict[str, Any] = {"commit": measured, "steps": options.steps, "rows": len(repeated), "secrets": 10**9, "table": {}}
@@ -193,7 +216,8 @@ def main() -> None:
         if name == "none":
             found["against_sampling"] = against_sampling(module, secrets)
             print(found["against_sampling"], flush=True)
-        write(options.out, {**found, "cpu_seconds": round(time.process_time() - began, 1)}, "torch", "transformers", "peft")
+        kept = {"useful": known["useful"]} if "useful" in known else {}
+        write(options.out, {**found, **kept, "cpu_seconds": round(time.process_time() - began, 1)}, *packages)
 
 
 if __name__ == "__main__":

@@ -135,8 +135,8 @@ class Http:
         found = self.answers(X)
         if found.ndim != 2:
             raise InvalidValue(
-                f"The model at {place_name(self.url)} gives one number for each row, a label perhaps: needed is a score "
-                "for each class. Attacks on labels are discreet attack stealing --answers labels, and inversion --access labels."
+                f"The model at {place_name(self.url)} gives one number for each row, a label perhaps: needed is a score for "
+                "each class. Attacks on labels are discreet attack stealing --answers labels, and inversion --access labels."
             )
         return found
 
@@ -162,8 +162,8 @@ class Http:
             raise ModelUnreachable(message, retry_after=float(wait) if wait.isdigit() else None) from None
         except (ValueError, KeyError, TypeError):
             raise InvalidValue(
-                f'The model at {place_name(self.url)} must answer {{"predictions": [[...], ...]}}, a score for each class of each '
-                'row, or {"predictions": [...]}, a label for each row.'
+                f'The model at {place_name(self.url)} must answer {{"predictions": [[...], ...]}}, a score for each class, or '
+                '{"predictions": [...]}, a label for each row.'
             ) from None
         if scores.ndim not in (1, 2) or len(scores) != len(rows):
             raise InvalidValue(f"The model at {place_name(self.url)} gave scores of shape {scores.shape} for {len(rows)} rows.")

