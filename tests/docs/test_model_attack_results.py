@@ -107,6 +107,11 @@ def test_secrets_stay_in_under_differential_privacy_only() -> None:
         if name.startswith("DP"):
             assert not any(row["extracted"].values())
             assert max(row["exposure_bits"].values()) < 4  # 1.44 bits on average for a secret that was not seen
+    useful = found["useful"]
+    assert useful["epsilon"] <= 8
+    assert not any(useful["extracted"].values())
+    assert max(useful["exposure_bits"].values()) < 4
+    assert useful["perplexity"] < min(row["perplexity"] for row in found["table"].values()) < useful["perplexity_before"]
     compared = found["against_sampling"]
     assert compared["within_99.9_percent_interval"] == len(compared["texts"])
     assert compared["cheaper"] >= 20
