@@ -18,11 +18,18 @@ import numpy as np
 
 from discreet.accounting.profile import FARTHEST, Array, Delta, Profile, gaussian_delta, symmetric, unbounded
 from discreet.accounting.rounding import quotient_up
-from discreet.core.event import ObjectivePerturbation
+from discreet.core.event import Gaussian, ObjectivePerturbation
 
 SLACK = 1e-12  # relative, above the rounding of the few normal tails that are added here
 CELLS = 4096
 TINY = 1e-300
+
+
+def as_gaussian(event: ObjectivePerturbation) -> Gaussian | None:
+    """The Gaussian mechanism that it costs no more than, where the curvature tapers off and is small enough for that."""
+    mu = quotient_up(1.0, event.noise_multiplier)
+    small = event.tapered and mu < FARTHEST and 4 * event.curvature * (1 + 1e-15) <= mu * mu / 2
+    return Gaussian(event.noise_multiplier) if small else None
 
 
 def perturbed(event: ObjectivePerturbation) -> Profile:

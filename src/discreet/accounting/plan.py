@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import cast
 
 from discreet.accounting import allocation, profile, replaced, shuffle, student
-from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight, without_discrete_gaussians
+from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight
 from discreet.accounting.profile import Profile
-from discreet.accounting.rounding import float_up, quotient_down, total_up
+from discreet.accounting.rounding import quotient_down, total_up
 from discreet.core import event as events
 from discreet.errors import InvalidValue
 
@@ -41,19 +40,12 @@ def plan(event: events.Event) -> Plan:
     counts = _one_concentrated(counts)
     counts, told = _without_failures(counts)
     if weight(counts) > DIFFERENT:
-        alone = {item: n for item, n in counts.items() if isinstance(item, events.Gaussian)}
-        counts = alone | gathered({item: n for item, n in counts.items() if item not in alone})
-    counts, square = without_discrete_gaussians(counts) if len(counts) > DIFFERENT else (counts, 0.0)
+        counts = _one_concentrated(gathered(counts))
     normals = [(item, n) for item, n in counts.items() if isinstance(item, events.Gaussian)]
     parts = [(_single(item), n) for item, n in counts.items() if not isinstance(item, events.Gaussian)]
     if normals:
         parts.insert(0, (profile.gaussian(_merged(normals)), 1))
-    if square:
-        parts.append((concentrated(square), 1))
     loose = any(_holds_envelope(item) for item in counts)
-    if square:  # Rényi divergences are added up over these, so that what is counted together must be among them
-        together = events.Concentrated(float_up(Fraction(square) / 2))
-        counts = counts | {together: counts.get(together, 0) + 1}
     return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose, counts=tuple(counts.items()), told=told)
 
 
