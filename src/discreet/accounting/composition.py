@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
-from discreet.accounting import basic, fourier, jump, lattice
+from discreet.accounting import basic, fourier, lattice
 from discreet.accounting import profile as profiles
-from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
+from discreet.accounting.compose import LARGEST, OUTSIDE, Tails, Window, rounding, window
 from discreet.accounting.fourier import FADED, Wave
 from discreet.accounting.fourier import MOST as MOST_WAVES
+from discreet.accounting.large import ALIAS, FEWEST, POINTS, SMOOTH, Large, period
 from discreet.accounting.lattice import Pair
 from discreet.accounting.mesh import fitted
 from discreet.accounting.profile import Profile
 from discreet.accounting.rounding import total_up
-from discreet.accounting.saddle import Saddle
 from discreet.accounting.saddle import log_delta as saddle_log_delta
 from discreet.accounting.series import Series, series
 from discreet.accounting.single import Single
@@ -25,24 +24,17 @@ HUGE = 1e11  # losses from here on are beyond every grid
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
 SMALL = 1e-4  # a spread of losses below which e^loss - 1 is not taken as a difference
 LOOSE = 3e-4  # a relative excess of epsilon, or a share of delta that is allowance, that asks for another way
-SMOOTH = 3e-5  # the share of epsilon that smoothing may cost
 MANY = 10**9  # terms from which rounding shows on an even lattice
 DIFFERENT = 100  # parts, all on one even lattice, beyond which grids of their own are quicker
-POINTS = 2000  # of the fitted grids of all parts together
-FEWEST = 60  # and of each
 WORK = 50_000_000  # points times frequencies of one composition
 ROUGHLY = 512  # frequencies while the place is still searched for
 STEEPEST = 300.0  # the largest tilt, over the spread of losses
 AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may be
-CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
-TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
-FAR = 3e-3  # the least share of delta that such losses must have
 FEW_LOSSES = 30  # up to so many, each that they may have shows by itself
 LEAST_LOG = -705.0  # log of the least delta that is searched for
-ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
-class Composition(Saddle):
+class Composition(Large):
     """The privacy loss of several mechanisms together, each `n` times."""
 
     def __init__(self, parts: tuple[tuple[Profile, int], ...], share: float = 1e-6) -> None:
@@ -271,7 +263,7 @@ class Composition(Saddle):
                 return found
         found, settled = self._by_windows(direction, guess, delta) if even else (math.inf, False)
         least = found if settled else min(found, self._by_waves(direction, slope, guess, delta))
-        return self._by_near(direction, least, delta) if 0 < least < math.inf else least
+        return self.by_near(direction, least, delta) if 0 < least < math.inf else least
 
     def _by_waves(self, direction: int, slope: float, guess: float, delta: float) -> float:
         """epsilon(delta) on grids fitted to each part."""
@@ -292,91 +284,7 @@ class Composition(Saddle):
             return least if self.share > 1e-3 else Composition(self.parts, 1e-2).solve(direction, delta)
         if there.doubt(least) < LOOSE * max(1.0, there.tilt * least):  # what raises delta by x raises epsilon by x / tilt
             return least
-        return self._by_jumps(direction, least, delta)
-
-    def _by_near(self, direction: int, least: float, delta: float) -> float:
-        """epsilon(delta) where it is small beside many losses, which are counted apart: a bound at or below `least`."""
-        for top in TOPS:
-            for _ in range(4):
-                far = np.array([top * least])
-                if (
-                    math.fsum(n * float((item.backward if direction else item.forward)(far)[0]) for item, n in self.parts)
-                    < FAR * delta
-                ):
-                    break  # so large a loss is too rare to matter
-                there = self._near(direction, least, delta, top * least)
-                here = there.epsilon(delta, least, self.most) if there is not None else math.inf
-                moved, least = here < least * (1 - 1e-3), min(least, here)
-                if not moved:
-                    break
-        return least
-
-    def _near(self, direction: int, epsilon: float, delta: float, cut: float) -> Wave | None:
-        """A composition tilted towards `epsilon` with losses above the cut in closed form: for every epsilon up to this one."""
-        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
-        points, tilt = max(POINTS // max(len(rest), 1), FEWEST), 1 / epsilon
-        for _ in range(2):
-            atoms = [(fitted(item, direction, tilt, ends, points, cut, self.first), n) for item, n, ends in rest]
-            split = jump.Split.at(atoms, cut)
-            losses = Losses(split.small, self.square)
-            tilt = _centred(losses, epsilon, ALIAS + math.log(delta))
-        if not tilt < math.inf:
-            return None
-        width = _width(losses, tilt, epsilon, ALIAS + math.log(delta))
-        square = self._smoothing(epsilon, tilt, width)
-        return jump.without_far(split, fourier.wave(split.small, square, tilt, width), self.square, epsilon)
-
-    def _by_jumps(self, direction: int, least: float, delta: float) -> float:
-        """epsilon(delta) where single large losses matter: a bound at or below `least`, which is one."""
-        for _ in range(12):
-            there = self._jump(direction, least, delta) if least > 0 else None
-            here = there.epsilon(delta, least, self.most) if there is not None else math.inf
-            if here >= least * (1 - 1e-5):
-                break
-            least = here
-        return least
-
-    def _jump(self, direction: int, epsilon: float, delta: float) -> Wave | None:
-        """A composition that tells outcomes with a large loss from those without, each tilted towards `epsilon` on its own."""
-        slope = max(self.where(direction, lambda k, t, m, s: -m, -epsilon, delta)[0], 1e-3 / epsilon)
-        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
-        points = max(POINTS // max(len(rest), 1), FEWEST)
-
-        def split(cut: float, tilt: float) -> jump.Split:
-            return jump.Split.at(
-                [(fitted(item, direction, tilt, ends, points, cut, self.first), n) for item, n, ends in rest], cut
-            )
-
-        aim = ALIAS + math.log(delta)
-        best: tuple[float, float, float, float] | None = None
-        for share in CUTS:
-            cut = share * epsilon
-            parted = split(cut, slope)
-            tilt = _centred(losses := Losses(parted.small, self.square), epsilon, aim)
-            large = jump.tilt_to(parted, self._smoothing(epsilon, tilt, 0.0), epsilon, slope / 4)
-            if not tilt < math.inf or (large is None and any(len(loss) for loss, _ in parted.large)):
-                continue
-            steep = large.small.tilt if large else 0.0
-            grown = max(losses.log_moment(tilt) - tilt * epsilon, large.log_moment - steep * epsilon if large else -math.inf)
-            best = min(best or (math.inf, 0.0, 0.0, 0.0), (grown, cut, tilt, steep))  # errors grow with the terms
-        if best is None:
-            return None
-        _, cut, tilt, steep = best
-        without, having = split(cut, tilt), split(cut, steep)
-        small = fourier.chernoff(without.small, self.square, tilt)
-        if small.log_delta(np.array([epsilon]))[0] > aim + 1:
-            width = _width(Losses(without.small, self.square), tilt, epsilon, aim)
-            small = fourier.wave(without.small, self._smoothing(epsilon, tilt, width), tilt, width)
-        if not steep:  # there are no large losses
-            return replace(small, base=without.infinite)
-        large = having.jumps(self._smoothing(epsilon, steep, 0.0), steep)
-        width = jump.period(large, epsilon, aim) if large else 0.0
-        large = having.jumps(self._smoothing(epsilon, steep, width), steep)
-        return replace(jump.wave(large, width), others=small) if large else None
-
-    def _smoothing(self, epsilon: float, tilt: float, width: float) -> float:
-        """The squared shift of a Gaussian mechanism that costs little of epsilon, and keeps the frequencies few."""
-        return max(self.square, 2 * SMOOTH * epsilon / (1 + tilt), 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+        return self.by_jumps(direction, least, delta)
 
     def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
         """epsilon(delta) on an even lattice, and whether it is as near the truth as it should be."""
@@ -452,7 +360,7 @@ class Composition(Saddle):
 
         The first is at most e^{-tw}, the second at most e^{K(t + s) - (t + s) epsilon - s w} for every s > 0.
         """
-        return _width(self.look(self.tail(delta))[direction], tilt, epsilon, ALIAS + math.log(delta)), tilt
+        return period(self.look(self.tail(delta))[direction], tilt, epsilon, ALIAS + math.log(delta)), tilt
 
     def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> tuple[float, float]:
         """The tilt that needs the narrowest window while its allowance stays a small share of delta; and that width.
@@ -489,32 +397,3 @@ class Composition(Saddle):
             pairs = [(lattice.discretise(item, wide, *ends), n) for (item, n), ends in zip(self.parts, ranges)]
             self._pairs = {(step, tail): pairs}
         return self._pairs[step, tail]
-
-
-def _width(losses: Losses, tilt: float, epsilon: float, aim: float) -> float:
-    """The period at which what wraps around is below e^aim at either end."""
-    spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
-    shifts = [c / spread for c in (1.0, 3.0, 6.0)]
-    up = min((losses.log_moment(tilt + s) - (tilt + s) * epsilon - aim) / s for s in shifts)
-    return max(-aim / tilt, up)
-
-
-def _centred(losses: Losses, epsilon: float, aim: float) -> float:
-    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger.
-
-    Where losses end below epsilon none does, and one is enough at which Chernoff leaves less than e^aim of delta.
-    """
-    low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
-    for _ in range(40):
-        _, log_moment, mean, _ = losses.tilted(high)
-        if log_moment - high * epsilon < aim:
-            return high
-        if mean >= epsilon:
-            break
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if losses.tilted(middle)[2] < epsilon else (low, middle)
-        if high - low < 1e-3 * high:
-            break
-    return max(high, 0.5 / math.sqrt(max(losses.tilted(high)[3], 1e-290)))
