@@ -2,8 +2,10 @@
 
 Reports, plots, cards, tables, `discreet audit`, the gate with JUnit and SARIF, and JSON all take their numbers from `appraise`.
 Verdicts are at `SURE`, so that few true claims are called false; intervals are at a lower confidence, so that they are narrow
-enough to read. Where an interval lies above what a claim allows and the verdict alone would say `holds`, there are too few
-targets to be sure: the appraisal says `inconclusive`, so that no number beside a verdict contradicts it.
+enough to read. An interval at 95 % lies above a claim that is true in up to one audit in twenty. Where one does and the verdict
+says `holds`, its reason says so: no number beside a verdict contradicts it. Where rates and floor lie above the claim at the
+confidence of the verdict, all together, the appraisal says `inconclusive` instead: these targets alone would refute it, and are
+too few for a test that more runs never take back.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Appraisal:
     delta: float
     confidence: float
     verdicts: tuple[Verdict, ...] = ()
-    excesses: tuple[str | None, ...] = ()  # for every claim, where an interval lies above it and its verdict cannot be sure
+    excesses: tuple[str | None, ...] = ()  # for every claim, what lies above it as surely as a verdict asks, unrefuted
+    notes: tuple[str | None, ...] = ()  # for every claim, the interval above it that is no surer than intervals are
 
     @property
     def indicative(self) -> bool:
@@ -96,9 +99,10 @@ def _appraise(evidence: Evidence, claims: tuple[Claim, ...], confidence: float, 
     )  # fmt: skip
     by_claim = {claim: _judge(alone, claim, sure) for claim in dict.fromkeys(claims)}
     judged = [by_claim[claim] for claim in claims]
-    verdicts = tuple(each for each, _ in judged)
+    verdicts = tuple(each for each, _, _ in judged)
     floor = max([floor, *(each.floor for each in verdicts if each.outcome in _BROKEN and each.delta >= delta)])
-    return replace(alone, epsilon=floor, verdicts=verdicts, excesses=tuple(excess for _, excess in judged))
+    excesses, notes = tuple(surely for _, surely, _ in judged), tuple(note for _, _, note in judged)
+    return replace(alone, epsilon=floor, verdicts=verdicts, excesses=excesses, notes=notes)
 
 
 def _shared(confidence: float, sure: float, claims: int) -> float:
@@ -110,22 +114,40 @@ def _shared(confidence: float, sure: float, claims: int) -> float:
     return 1.0 - (error - spent if spent < error / 2.0 else error)
 
 
-def _judge(measured: Appraisal, claim: Claim, sure: float) -> tuple[Verdict, str | None]:
-    """The verdict, kept from saying `holds` under an interval that lies above the claim.
+def _judge(measured: Appraisal, claim: Claim, sure: float) -> tuple[Verdict, str | None, str | None]:
+    """The verdict, what lies above the claim as surely as a verdict asks though it is not refuted, and what does less surely.
 
     A claim that no theorem here covers bounds nothing, so nothing refutes it.
     """
     try:
         judged = verdict(claim, measured.evidence, confidence=sure)
-        excess = _excess(measured, ceiling_of(claim.event)) if judged.outcome in _FEW else None
+        ceiling = ceiling_of(claim.event)
+        excess = _excess(measured, ceiling) if judged.outcome in _FEW else None
+        least = min(sure, SURE)  # whoever asks for more, what a verdict usually asks for is not passed over
+        surely = _excess(_as_sure(measured, least), ceiling) if excess is not None else None
     except DiscreetError as error:
         reason = f"no bound could be worked out: {short(str(error), 200)}"
         nothing = Verdict(outcome="no ceiling", reason=reason, confidence=sure, delta=0.0, ceiling=float("inf"), floor=0.0)
-        return nothing, None
+        return nothing, None, None
     if excess is None:
-        return judged, None
-    reason = f"{excess}; that is {rate(measured.confidence)} sure and not {rate(sure)}: more targets or runs would decide."
-    return replace(judged, outcome="inconclusive", reason=reason), excess
+        return judged, None, None
+    if surely is not None:
+        reason = f"{surely}, by these targets alone. A test that more runs never take back needs more of them."
+        return replace(judged, outcome="inconclusive", reason=reason), surely, None
+    often = 1.0 - measured.confidence
+    reason = (
+        f"{judged.reason} At {rate(measured.confidence)} confidence {excess}; up to {rate(often)} of audits of a claim that is "
+        f"true show as much, and at {rate(sure)} confidence nothing lies above it."
+    )
+    return replace(judged, reason=reason), None, excess
+
+
+def _as_sure(measured: Appraisal, sure: float) -> Appraisal:
+    """The same rates and floor with lower ends that are all right together, but with the error of a verdict."""
+    error = (1.0 - sure) / (len(measured.rates) + 1)
+    evidence = measured.evidence
+    lower = rates(evidence.score, evidence.inside, 1.0 - 2.0 * error, [each.level for each in measured.rates])
+    return replace(measured, rates=lower, epsilon=epsilon_at_least(evidence, measured.delta, 1.0 - error))
 
 
 def _excess(measured: Appraisal, ceiling: Curve) -> str | None:

@@ -23,6 +23,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.audit.bounds.order import FORWARD, reversed_scores
 from discreet.core import Evidence
 
 MOST = 10**10  # targets; a question that needs more is not answered by sampling
@@ -38,9 +39,17 @@ class Interval:
 
 
 def tpr(evidence: Evidence, level: float, confidence: float) -> Interval:
-    """The true-positive rate at a false-positive rate of at most `level`."""
-    members, others = _sides(evidence)
-    return Interval(evidence.tpr(level), *tpr_ends(members, others, level, confidence))
+    """The true-positive rate at a false-positive rate of at most `level`, of the scores or of the reversed ones.
+
+    Who attacks may turn them round, so the larger counts. The upper end is that of both; of the error of the lower one the
+    reversed scores have a hundredth, since either may be above a limit by chance.
+    """
+    (members, others), error = _sides(evidence), 1.0 - confidence
+    turned = -members[::-1], -others[::-1]
+    low = tpr_ends(members, others, level, 1.0 - FORWARD * error)[0]
+    low = max(low, tpr_ends(*turned, level, 1.0 - (1.0 - FORWARD) * error)[0])
+    high = max(tpr_ends(*way, level, confidence)[1] for way in ((members, others), turned))
+    return Interval(max(evidence.tpr(level), reversed_scores(evidence).tpr(level)), low, high)
 
 
 def tpr_ends(members: NDArray[np.float64], others: NDArray[np.float64], level: float, confidence: float) -> tuple[float, float]:
@@ -50,7 +59,7 @@ def tpr_ends(members: NDArray[np.float64], others: NDArray[np.float64], level: f
 
 def tpr_needed(evidence: Evidence, level: float, limit: float, confidence: float) -> tuple[int, int] | None:
     """About how many members and non-members would decide, in the proportion at hand, if the measured curve is the true one."""
-    members, others = _sides(evidence)
+    members, others = _sides(max(evidence, reversed_scores(evidence), key=lambda way: way.tpr(level)))
     if not len(members) or not len(others):
         return None
     points = _curve(members, others)
@@ -114,7 +123,7 @@ def _floor_needed(delta: float, limit: float, confidence: float, apart: bool) ->
 def _reach(count: int, delta: float, confidence: float, apart: bool) -> float:
     from discreet.audit.bounds.betting import best_possible
 
-    return best_possible(count, delta, 1.0 - confidence, independent=apart)
+    return best_possible(count, delta, FORWARD * (1.0 - confidence), independent=apart)
 
 
 def _sides(evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

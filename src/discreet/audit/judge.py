@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.bounds import epsilon_at_least
 from discreet.audit.bounds.betting import best_possible, from_guesses
-from discreet.audit.bounds.order import counted, one_target_each, surest_first
+from discreet.audit.bounds.order import FORWARD, counted, one_target_each, reversed_scores, surest_first
 from discreet.audit.lines import (
     STEEPEST,
     Violation,
@@ -40,7 +40,8 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     `refuted` is wrong with probability at most 1 - confidence, and more runs never take it back: what the first runs refute
     stays refuted whatever follows. `warning` is the same finding where who was inside was not decided by coins: there every
     target counts as a sample of its own. A claim is a whole curve and false if it fails at any
-    delta. By default the whole curve is tested, at lines chosen from the claim, never from the scores, and the verdict
+    delta. Scores are tested as they are and, with a hundredth of the error, reversed: who attacks may turn them round.
+    By default the whole curve is tested, at lines chosen from the claim, never from the scores, and the verdict
     names the (epsilon, delta) at which it fails: docs/theory/audit-curve.md. Name one delta, or several, to test there
     alone, the error split evenly over them. `holds` means that this attack did not break the claim.
 
@@ -58,15 +59,13 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     ceiling = ceiling_of(claim.event)  # events are frozen
     alpha = 1.0 - confidence
     targets, apart = len(counted(evidence)), one_target_each(evidence.run)
-    deltas = worth_testing(ceiling, targets, alpha, independent=apart) if delta is None else _deltas(delta)
+    deltas = worth_testing(ceiling, targets, FORWARD * alpha, independent=apart) if delta is None else _deltas(delta)
     if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     named = None if delta is None else deltas
-    if evidence.randomised and not begins_single(evidence.run):
-        broken, able = _by_prefixes(ceiling, evidence, alpha, named)
-    else:
-        order = one_of_each(evidence.run) if evidence.randomised else in_pairs(evidence.run, evidence.inside)
-        broken, able = _one_by_one(ceiling, evidence.score[order], evidence.inside[order], alpha, named)
+    broken, able = _tested(ceiling, evidence, FORWARD * alpha, named)
+    if broken is None:
+        broken, _ = _tested(ceiling, reversed_scores(evidence), (1.0 - FORWARD) * alpha, named)
     if broken is not None:
         return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
     return _unbroken(ceiling, evidence, confidence, deltas, able)
@@ -105,6 +104,14 @@ def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bo
 
 
 Found = tuple[Violation | None, tuple[float, float] | None]  # what is broken; (epsilon, delta) that perfect guesses break
+
+
+def _tested(ceiling: Curve, evidence: Evidence, alpha: float, named: Sequence[float] | None) -> Found:
+    """The claim against these scores, taken as higher for members."""
+    if evidence.randomised and not begins_single(evidence.run):
+        return _by_prefixes(ceiling, evidence, alpha, named)
+    order = one_of_each(evidence.run) if evidence.randomised else in_pairs(evidence.run, evidence.inside)
+    return _one_by_one(ceiling, evidence.score[order], evidence.inside[order], alpha, named)
 
 
 def _one_by_one(
@@ -200,7 +207,7 @@ def _unbroken(
         floor = min(epsilon_at_least(evidence, delta, confidence), claimed)
     if able is not None:
         return _judged(evidence, confidence, delta, claimed, floor)
-    reach = best_possible(targets, delta, 1.0 - share, independent=one_target_each(evidence.run))
+    reach = best_possible(targets, delta, FORWARD * (1.0 - share), independent=one_target_each(evidence.run))
     if reach > claimed:
         reason = f"{targets} targets are too few to refute epsilon {up(claimed)} at delta {delta:.2g}, however much leaks."
     else:

@@ -8,6 +8,7 @@ import numpy as np
 
 from discreet.audit.bounds.betting import alike, forgiven, shares, tail, wealth
 from discreet.audit.bounds.gaussian import mu_of
+from discreet.audit.bounds.order import FORWARD
 from discreet.audit.bounds.search import STEP
 from discreet.audit.bounds.weighted import SPAN, detects
 from discreet.core import check
@@ -45,7 +46,7 @@ def canaries_needed(
 
 def detection(count: int, epsilon: float, claimed: float, alpha: float, delta: float, family: str) -> float:
     """The probability, at least, that `count` canaries in independent runs refute `claimed`."""
-    null = np.array([claimed], dtype=np.float64)
+    null, alpha = np.array([claimed], dtype=np.float64), FORWARD * alpha  # the rest is for reversed scores
     spared, level = forgiven(null, count, delta, alpha, independent=True)
     along, same, weighted = shares(null)
     flat = int(alike(count, null)[0])

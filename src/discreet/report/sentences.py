@@ -90,6 +90,8 @@ def _tested(assessment: Assessment, status: str) -> str:
         rest += (
             f"; {each} found nothing even in a control, where there is something to find, so that their silence means nothing"
         )
+    if any(note for item in assessment.floors for note in item.notes):
+        rest += "; an interval at 95 % confidence lies above it, as up to one in twenty does where the promise is true"
     if status == "holds" and silent and len(silent) == len({item.evidence.attack for item in fitting}):
         return f"{kept} stayed within that{rest}: this rests on its proof alone."
     if status == "holds" and indicative(assessment):

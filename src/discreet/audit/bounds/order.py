@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.core import Evidence
 
+FORWARD = 0.99  # of the error is for scores as they are, the rest for the reversed ones: who attacks may turn them round
 _SHUFFLE = 20230515  # any number: it must only know nothing of the coins
 
 
@@ -50,6 +53,11 @@ def centre(score: NDArray[np.float64]) -> float:
     cut = int(np.argmin(np.abs(2 * below - len(score))))
     share = float(below[cut] / len(score))
     return float(values[cut] * share + values[cut + 1] * (1.0 - share))
+
+
+def reversed_scores(evidence: Evidence) -> Evidence:
+    """The same attack, whose scores are lower for members: what it tells is told."""
+    return replace(evidence, score=-evidence.score)
 
 
 def one_target_each(run: NDArray[np.int64]) -> bool:

@@ -239,20 +239,22 @@ class Unrefuted:
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
         compared = [
-            (claim, item.evidence.attack, verdict, excess)
+            (claim, item.evidence.attack, verdict, excess, note)
             for item in (appraise(each, release.claims, sure=self.confidence) for each in release.evidence)
-            for claim, verdict, excess in zip(release.claims, item.verdicts, item.excesses)
+            for claim, verdict, excess, note in zip(release.claims, item.verdicts, item.excesses, item.notes)
             if verdict.outcome in _OF_VERDICT
         ]
         above = [each for each in compared if each[2].outcome in ("refuted", "warning") or each[3] is not None]
-        for claim, attack, verdict, _ in above:
+        for claim, attack, verdict, *_ in above:
             about = f"The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence."
             yield self._finding(f"attack.{attack}", _OF_VERDICT[verdict.outcome], f"{verdict.reason} {about}", verdict)
         if compared and not above:
             count = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
-            few = sum(verdict.outcome == "inconclusive" for _, _, verdict, _ in compared)
+            few = sum(verdict.outcome == "inconclusive" for _, _, verdict, *_ in compared)
             unable = f"; {few} of them with too few targets to refute it, however much leaks" if few else ""
-            silent = len(blind(release).intersection(attack for _, attack, _, _ in compared))
+            noted = sum(note is not None for *_, note in compared)
+            unable += f"; in {noted} of them an interval at 95 % alone lies above the claim" if noted else ""
+            silent = len(blind(release).intersection(attack for _, attack, *_ in compared))
             unable += (
                 f"; {silent} of the attacks found nothing even in their control, so their silence means nothing"
                 if silent

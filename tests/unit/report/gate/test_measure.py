@@ -136,8 +136,12 @@ def slow_tpr(members: list[float], others: list[float], level: float, confidence
     st.floats(0.01, 0.9), st.floats(0.5, 0.99),
 )  # fmt: skip
 def test_the_fast_interval_is_the_slow_one(members: list[int], others: list[int], level: float, confidence: float) -> None:
+    """Either way round: both have to be below a limit, and one in a hundred errors of the lower end is the reversed scores'."""
     found = measure.tpr(evidence(members, others), level, confidence)
-    assert (found.low, found.high) == pytest.approx(slow_tpr(members, others, level, confidence))
+    ways, error = ((members, others), ([-each for each in members], [-each for each in others])), 1 - confidence
+    low = max(slow_tpr(*way, level, 1 - share * error)[0] for way, share in zip(ways, (0.99, 0.01)))
+    high = max(slow_tpr(*way, level, confidence)[1] for way in ways)
+    assert (found.low, found.high) == pytest.approx((low, high))
     assert found.low <= found.value <= found.high
 
 
