@@ -15,7 +15,7 @@ from discreet import Ledger
 from discreet.errors import DiscreetError
 from discreet.federate import Central, Distributed, Identity, Local, SecureSum, client
 from discreet.integrations.flower import LocalNoise, PrivateFedAvg
-from discreet.integrations.flower_sums import NAME, SecureFedAvg, SecureUpdates
+from discreet.integrations.flower_sums import RECORD, SecureFedAvg, SecureUpdates
 
 logging.disable(logging.CRITICAL)
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
@@ -91,12 +91,12 @@ class Grid:
         replies = []
         for message in messages:
             node = message.metadata.dst_node_id
-            step = str(message.content.config_records[NAME]["step"])
+            step = str(message.content.config_records[RECORD]["step"])
             if self.apps[node] is None and step == "masked":
                 continue  # gone in the middle of the round
             reply = self.make(node)(message, self.contexts[node], self.apps[node])
-            assert list(reply.content.keys()) == [NAME]
-            assert list(reply.content.config_records[NAME]) == ["body"]
+            assert list(reply.content.keys()) == [RECORD]
+            assert list(reply.content.config_records[RECORD]) == ["body"]
             replies.append(reply)
             self.seen.append((node, step, message, reply))
         return replies
@@ -147,8 +147,8 @@ def secure_sums(noise: float | None) -> None:
             assert ledger.payment(strategy.release) is not None
     for node, _, message, _ in grid.seen:  # nothing is answered twice
         refused(lambda node=node, message=message: mod(node)(message, grid.contexts[node], apps[node]))
-    assert all(not bytes(grid.contexts[node].state.config_records[NAME]["kept"]) for node in (1, 2, 3, 4))
-    bodies = b"".join(bytes(reply.content.config_records[NAME]["body"]) for *_, reply in grid.seen)
+    assert all(not bytes(grid.contexts[node].state.config_records[RECORD]["kept"]) for node in (1, 2, 3, 4))
+    bodies = b"".join(bytes(reply.content.config_records[RECORD]["body"]) for *_, reply in grid.seen)
     assert b"1717" not in bodies
     assert np.full(8, 0.1, np.float32).tobytes() not in bodies
 

@@ -34,7 +34,7 @@ if FLOWER:
 
 __all__ = ["SecureFedAvg", "SecureUpdates"]
 
-NAME = "discreet-secure-sum"
+RECORD = "discreet-secure-sum"
 Who = Callable[[Any], tuple[int, Identity]]
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class SecureFedAvg(_Arrays):
         messages = []
         for node, body in bodies.items():
             record = ConfigRecord({"step": step, "round": server_round, "body": body})
-            content = RecordDict({NAME: record, **(more or {})})
+            content = RecordDict({RECORD: record, **(more or {})})
             messages.append(Message(content=content, message_type="train", dst_node_id=node))
         return messages
 
@@ -137,7 +137,7 @@ class SecureFedAvg(_Arrays):
             if reply.has_error():
                 continue
             try:
-                client = self._sum.receive(bytes(reply.content.config_records[NAME]["body"]))
+                client = self._sum.receive(bytes(reply.content.config_records[RECORD]["body"]))
                 self._nodes.setdefault(client, reply.metadata.src_node_id)
             except (DiscreetError, ValueError, KeyError, TypeError) as error:
                 log.warning("An answer of node %s is refused: %s", reply.metadata.src_node_id, type(error).__name__)
@@ -164,7 +164,7 @@ class SecureUpdates:
         self.plan, self.roster, self.who, self.privacy = plan, list(roster), who, privacy
 
     def __call__(self, message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
-        request = message.content.config_records.get(NAME)
+        request = message.content.config_records.get(RECORD)
         if request is None or message.metadata.message_type != "train":
             raise InvalidValue("SecureUpdates answers the messages of SecureFedAvg only; other answers would not be summed.")
         step, number, body = str(request["step"]), int(request["round"]), bytes(request["body"])
@@ -177,12 +177,12 @@ class SecureUpdates:
         else:
             raise ProtocolError(f"A round has the steps keys, shares, masked and answer; the server asks for {step!r}.")
         secrets = b"" if step == "answer" else party.to_bytes()
-        context.state[NAME] = ConfigRecord({"round": number, "answers": answers, "kept": secrets})
-        return Message(RecordDict({NAME: ConfigRecord({"body": reply})}), reply_to=message)
+        context.state[RECORD] = ConfigRecord({"round": number, "answers": answers, "kept": secrets})
+        return Message(RecordDict({RECORD: ConfigRecord({"body": reply})}), reply_to=message)
 
     def _party(self, step: str, number: int, context: Any) -> tuple[SumClient, int]:
         """This client in this round, and how many answers it has given."""
-        known = context.state.config_records.get(NAME, {"round": 0, "answers": 0, "kept": b""})
+        known = context.state.config_records.get(RECORD, {"round": 0, "answers": 0, "kept": b""})
         own, identity = self.who(context)
         if step != "keys":
             if int(known["round"]) != number or not known["kept"]:
