@@ -54,8 +54,14 @@ def _release(release: Release[Any], deltas: Sequence[float]) -> str:
     for claim in release.claims:
         rows.append(("claim", f"{_event(claim)}; {claim.game.unit}; seen: {', '.join(sorted(claim.game.view))}"))
         for curve in curves_of([claim]):
-            rows += _curve_rows(curve, deltas)
-            lines.append(ceiling_line(curve, f"ceiling of {claim.event.kind}"))
+            told = _curve_rows(curve, deltas)
+            if claim in release.claims_on_value:
+                rows += told
+                lines.append(ceiling_line(curve, f"ceiling of {claim.event.kind}"))
+            else:
+                rows += [(f"{name} (machine that computed)", text) for name, text in told]
+    if release.claims and not release.claims_on_value:
+        rows.append(("value", "no claim is about what was decrypted: there is no ceiling on what it gives away"))
     for evidence in release.evidence:
         appraisal = appraise(evidence, release.claims)
         rows += _evidence_rows(appraisal)

@@ -63,7 +63,7 @@ def roc(
     `floors` are the appraisals of the evidence and `curves` those of the claims, where they are known already. Of many attacks
     the first `most` are drawn, those that went through a ceiling before all others.
     """
-    ceilings = curves_of(release.claims) if curves is None else [item for item in curves if item is not None]
+    ceilings = curves_of(release.claims_on_value) if curves is None else [item for item in curves if item is not None]
     several, at = len(ceilings) > 1, () if log else PLAIN
     lines = [
         ceiling_line(item, f"ceiling {place + 1}" if several else "ceiling: what is claimed", place, at)

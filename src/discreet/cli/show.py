@@ -86,6 +86,8 @@ def _rows(release: Release[Any], deltas: tuple[float, ...], of_budget: float | N
             rows.append(("", "who was inside was not decided by coins: this warns, and cannot refute a claim"))
     if not release.claims:
         rows.append(("claim", "none: there is no ceiling"))
+    elif not release.claims_on_value:
+        rows.append(("no claim", "about the value: the machine saw ciphertexts; there is no ceiling on what was decrypted"))
     return rows
 
 

@@ -80,6 +80,17 @@ class Release(Generic[T]):
         """Every ledger entry that paid: `entry`, then `also`."""
         return () if self.entry is None else (self.entry, *self.also)
 
+    @property
+    def claims_on_value(self) -> tuple[Claim, ...]:
+        """The claims about what is released.
+
+        One whose adversary sees nothing but ciphertexts is about the machine that computed on them: it says nothing of a
+        decrypted value. Only where there is no value are the ciphertexts all that there is.
+        """
+        if self.value is None:
+            return self.claims
+        return tuple(claim for claim in self.claims if claim.game.view != {"ciphertexts"})
+
     def map(self, function: Callable[[T], U]) -> Release[U]:
         """Post-processing: the same claims at no cost, whatever `function` does, as long as it sees only the value.
 

@@ -91,7 +91,7 @@ class Disclosure:
                 f"{self.error:.3g} on a grid of {self.grid:.3g}, make it likely that one shows noise of the key. Make new keys "
                 "with keygen, or begin with a coarser grid."
             )
-        return np.asarray(np.round(opening() / self.grid) * self.grid)
+        return np.asarray(np.round(opening() / self.grid) * self.grid + 0.0)  # -0.0 would show the sign of the noise
 
     def release(self, opening: Callable[[], NDArray[np.float64]]) -> Release[NDArray[np.float64]]:
         return release(self, opening, source=self.source, ledger=self.ledger)

@@ -92,9 +92,9 @@ def _risks(report: Report) -> Part:
 
 def _measures(report: Report) -> Part:
     assessments = report.assessments
-    ran = tuple(
-        f"{item.title}: {text.mechanism(ceiling.claim.event)}." for item in assessments for ceiling in item.ceilings[:4]
-    ) or ("None is claimed.",)
+    ran = tuple(f"{item.title}: {ceiling.mechanism}." for item in assessments for ceiling in item.ceilings[:4]) or (
+        "None is claimed.",
+    )
     counted = [text.short(item.source, 60) for item in report.accounts]
     kept = tuple(f"A ledger counts every release from {name} and refuses what does not fit." for name in counted)
     kept = kept or ("No ledger was given to this report.",)
@@ -163,7 +163,7 @@ def _unit_told(item: Assessment) -> str:
 
 def _most(item: Assessment) -> str:
     if not item.bounded:
-        return "Nothing bounds it: there is no ceiling."
+        return " ".join(["Nothing bounds it: there is no ceiling.", *(each.guarantee for each in item.machine[:3])])
     return " ".join(
         f"{each.guarantee} A belief of 50 % can become at most {percent_up(each.beliefs[-1][1])}, except with "
         f"probability {text.small(each.rare)}."
@@ -220,4 +220,4 @@ def _kinds(item: Assessment) -> str:
 
 
 def _designed(item: Assessment) -> str:
-    return text.listed(text.mechanism(each.claim.event) for each in item.ceilings[:3]) + "." if item.ceilings else "Not stated."
+    return text.listed(each.mechanism for each in item.ceilings[:3]) + "." if item.ceilings else "Not stated."

@@ -30,7 +30,10 @@ ReleaseLike = Release[Any] | str | os.PathLike[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """One claim, and what follows from it; `curve` is None where nothing is bounded, and `why` says so."""
+    """One claim, and what follows from it; `curve` is None where nothing is bounded, and `why` says so.
+
+    `machine` says that it is about the machine that computed on ciphertexts alone, and not about what is released.
+    """
 
     claim: Claim
     curve: Curve | None
@@ -39,12 +42,19 @@ class Ceiling:
     beliefs: tuple[tuple[float, float], ...] = ()  # prior, posterior
     rare: float = 1e-6  # the probability with which a belief may grow more than that
     powers: tuple[tuple[float, float], ...] = ()  # false positives, true positives
+    machine: bool = False
 
     @property
     def guarantee(self) -> str:
         if self.curve is None:
             return f"No ceiling: {self.why}"
-        return text.guarantee(self.claim, self.curve, self.epsilons[0][0])
+        told = text.guarantee(self.claim, self.curve, self.epsilons[0][0])
+        return text.of_machine(told) if self.machine else told
+
+    @property
+    def mechanism(self) -> str:
+        """What ran, as far as the claim is about it."""
+        return text.MACHINE_RAN if self.machine else text.mechanism(self.claim.event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +87,18 @@ class Assessment:
 
     @property
     def bounded(self) -> list[Ceiling]:
-        """The claims that bound something."""
-        return [item for item in self.ceilings if item.curve is not None]
+        """The claims that bound something about what is released."""
+        return [item for item in self.ceilings if item.curve is not None and not item.machine]
+
+    @property
+    def machine(self) -> list[Ceiling]:
+        """The claims that bound what the machine learns that computed on ciphertexts, and nothing about what is released."""
+        return [item for item in self.ceilings if item.curve is not None and item.machine]
 
     @property
     def open(self) -> list[Ceiling]:
         """The claims that bound nothing, of games that no other claim bounds."""
-        bounded = [item.claim.game for item in self.bounded]
+        bounded = [item.claim.game for item in (*self.bounded, *self.machine)]
         return [
             item for item in self.ceilings if item.curve is None and not any(item.claim.game.within(game) for game in bounded)
         ]
@@ -165,7 +180,10 @@ def _titles(releases: Sequence[Release[Any]]) -> list[str]:
 
 
 def _assess(release: Release[Any], title: str, digest: str | None, confidence: float, delta: float) -> Assessment:
-    worked_out = {claim: _ceiling(claim, delta) for claim in dict.fromkeys(release.claims)}
+    about_value = set(release.claims_on_value)
+    worked_out = {
+        claim: replace(_ceiling(claim, delta), machine=claim not in about_value) for claim in dict.fromkeys(release.claims)
+    }
     ceilings = tuple(worked_out[claim] for claim in release.claims)
     floors = tuple(_turned(appraise(item, release.claims, confidence=confidence, delta=delta)) for item in release.evidence)
     untried = tuple(release.facts["not_tried"]) if "not_tried" in release.facts else not_tried(release)

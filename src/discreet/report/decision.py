@@ -133,7 +133,7 @@ def _number(item: Assessment) -> tuple[str, str]:
         weakest = max(item.bounded, key=lambda each: each.beliefs[-1][1])
         chance = "" if weakest.rare == 1e-6 else f", except with probability {text.small(weakest.rare)}"
         return percent_up(weakest.beliefs[-1][1]), f"sure is the most that anybody can become who gave even odds{chance}"
-    return "100 %", "sure is what anybody may become: there is no ceiling"
+    return "100 %", f"sure is what anybody may become: there is no ceiling{' on what was decrypted' if item.machine else ''}"
 
 
 def _reach(item: Assessment) -> float:

@@ -153,7 +153,7 @@ def _claim(item: Ceiling) -> dict[str, Any]:
         "unit": claim["game"]["unit"],
         "view": claim["game"]["view"],
         "event": claim["event"],
-        "mechanism": text.mechanism(item.claim.event),
+        "mechanism": item.mechanism,
         "sampling": text.sampling(item.claim.event),
         "ceiling": item.curve is not None,
         "guarantee": item.guarantee,

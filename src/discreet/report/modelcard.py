@@ -48,7 +48,7 @@ def _claim(item: Ceiling) -> dict[str, Any]:
     unit = item.claim.game.unit
     told: dict[str, Any] = {
         "unit": text.unit(unit), "relation": unit.relation, "view": sorted(item.claim.game.view),
-        "mechanism": text.mechanism(item.claim.event), "sampling": text.sampling(item.claim.event),
+        "mechanism": item.mechanism, "sampling": text.sampling(item.claim.event),
         "ceiling": item.curve is not None,
     }  # fmt: skip
     if item.curve is not None:
@@ -73,9 +73,11 @@ def _section(assessment: Assessment, confidence: float) -> str:
         lines += [f"- Provided that: {md(text)}" for text in tables.assumptions(item.claim.assumptions)]
         if item.curve is not None:
             believed = "; ".join(f"{rate(prior)} becomes at most {percent_up(after)}" for prior, after in item.beliefs)
-            lines += [f"- Belief that the unit is inside, except with probability {text.small(item.rare)}: {believed}"]
+            whose = " of the machine" if item.machine else ""
+            except_for = f"except with probability {text.small(item.rare)}"
+            lines += [f"- Belief{whose} that the unit is inside, {except_for}: {believed}"]
         lines += [""]
-    if not assessment.ceilings:
+    if not assessment.bounded and not assessment.open:
         lines += ["Nothing is claimed: there is no ceiling on what this model gives away.", ""]
     table = tables.evidence(assessment, confidence)
     if table.rows:

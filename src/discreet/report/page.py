@@ -167,7 +167,7 @@ def drawn(assessments: tuple[Assessment, ...], most: int, lines: int = 20, *, lo
 
 def roc_of(assessment: Assessment, *, legend: bool, most: int = 20, log: bool = True) -> Plot:
     """The plot of one release, attacks that went through a ceiling in their own colour."""
-    curves = list({item.claim.event: item.curve for item in assessment.ceilings}.values())
+    curves = list({item.claim.event: item.curve for item in assessment.bounded}.values())
     title = f"Ceiling and attacks{'' if log else ', plain axes'}: {assessment.title}"
     return charts.roc(
         assessment.release, title=title, floors=assessment.floors, legend=legend, curves=curves, most=most, log=log

@@ -70,7 +70,8 @@ def judged(assessment: Assessment) -> tuple[str, str]:
 def _told(assessment: Assessment) -> tuple[str, str]:
     status = _status(assessment)
     if status in ("leaks", "no ceiling"):
-        return status, _partly(assessment) if assessment.bounded else _unpromised(assessment)
+        told = _partly(assessment) if assessment.bounded else _unpromised(assessment)
+        return status, told + _of_machine(assessment)
     if status == "refuted":
         return status, _refuted(assessment)
     if status == "warning":
@@ -125,6 +126,15 @@ def _partly(assessment: Assessment) -> str:
     return f"{start}. For the rest: {_promise(_weakest(assessment.bounded))}."
 
 
+def _of_machine(assessment: Assessment) -> str:
+    """What is promised about the machine that computed on ciphertexts, beside what is not promised about the answer."""
+    if not assessment.machine:
+        return ""
+    promise = _promise(_weakest(assessment.machine), "whatever it tries, a machine that sees ciphertexts alone and gave")
+    about = "One promise is about the machine that computed, and not about what was decrypted"
+    return f" {about}: {promise}, if its assumptions hold."
+
+
 def overall(assessments: Sequence[Assessment]) -> str:
     """The sentence of a whole report."""
     if len(assessments) == 1:
@@ -162,7 +172,7 @@ def _weakest(ceilings: Sequence[Ceiling]) -> Ceiling:
     return max(ceilings, key=lambda item: item.beliefs[-1][1])
 
 
-def _promise(ceiling: Ceiling) -> str:
+def _promise(ceiling: Ceiling, who: str = "Whatever an attacker tries, someone who gave") -> str:
     belief = ceiling.beliefs[-1][1]
     assert ceiling.curve is not None
     always = ceiling.curve.posterior(0.5, 0.0) <= belief
@@ -171,7 +181,6 @@ def _promise(ceiling: Ceiling) -> str:
         ", which is hardly a limit" if belief > _WEAK else ""
     )
     whose, sure = ceiling.claim.game.unit, percent_up(belief)
-    who = "Whatever an attacker tries, someone who gave"
     return {
         "add_remove": f"{who} even odds to {one(whose)} being in the data can become at most {sure} sure of it{weak}",
         "replace": f"{who} even odds to two versions of {one(whose)} can become at most {sure} sure which is in the data{weak}",
@@ -194,6 +203,7 @@ def _refuted(assessment: Assessment) -> str:
 
 
 def _unpromised(assessment: Assessment) -> str:
+    """Where nothing is promised about what is released."""
     if assessment.withheld:
         return (
             "Nothing is promised: treat this release as if it were the data itself. Attacks were run, and what they reached is "

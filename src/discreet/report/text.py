@@ -157,6 +157,17 @@ def checkpoints(seen: Iterable[str]) -> str:
     return f"It covers {view(names)}, and whatever is computed from them"
 
 
+MACHINE_RAN = "the machine computed on encrypted values, and the key holder decrypted the answer"
+
+
+def of_machine(told: str) -> str:
+    """A guarantee for the machine that computed on ciphertexts: it is none for the answer."""
+    return (
+        f"For the machine that computed, and for nobody else: {told} There is no claim about what was decrypted and released: "
+        "there is no ceiling on what that gives away."
+    )
+
+
 def guarantee(claim: Claim, curve: Curve, delta: float) -> str:
     """The whole wording of a guarantee: unit, relation, epsilon and delta, what is covered, and the sampling it assumes."""
     whose = claim.game.unit

@@ -214,7 +214,7 @@ def _card(name: str, release: Release[Any], written: str, delta: float) -> Card:
     when = release.facts.get("made", {}).get("when")
     return Card(
         name, release.facts.get("title") or name, release.source, when if isinstance(when, str) else written,
-        release.entry, epsilon_of(release.claims, delta), delta, len(release.claims),
+        release.entry, epsilon_of(release.claims_on_value, delta), delta, len(release.claims),
         tuple(item.attack for item in release.evidence),
     )  # fmt: skip
 

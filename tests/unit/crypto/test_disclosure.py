@@ -75,6 +75,17 @@ def test_a_disclosed_score_is_a_release_with_one_claim_and_no_claim_for_the_answ
     assert disclosed(ledger, "another") == 0
 
 
+def test_a_score_of_zero_does_not_show_the_sign_of_the_noise(keys: Keys, ledger: Ledger) -> None:
+    secret, public = keys
+    model = crypto.Model((Layer(np.array([[1.0, -1.0]]), np.zeros(1)),), "identity")
+    request = crypto.encrypt(secret, np.repeat(ROWS[:, :1], 2, axis=1))  # the exact score of each is 0
+    answer, error = crypto.Scorer(model).score(public, request), crypto.error_bound(model, public)
+    found = crypto.disclose(secret, answer, grid=1 / 16, error=error, unit=ROW, source="clinic", ledger=ledger, request=request)
+    assert np.signbit(crypto.decrypt(secret, answer)).any()
+    assert not found.value.any()
+    assert not np.signbit(found.value).any()
+
+
 def test_the_answer_to_a_ciphertexts_claim_is_not_covered(keys: Keys, ledger: Ledger) -> None:
     """Evidence about answers is not judged by the claim for ciphertexts: two claims that are never mixed up."""
     from discreet.audit import verdict

@@ -102,7 +102,10 @@ class Part:
         return there, f"the facts {'tell' if there else 'do not tell'} {self.asked}."
 
     def _of_claims(self, release: Release[Any]) -> tuple[bool, str]:
-        ceilings = [claim for claim in release.claims if _bounds(claim)]
+        asked = release.claims if self.asked == "view" else release.claims_on_value
+        ceilings = [claim for claim in asked if _bounds(claim)]
+        if not ceilings and asked != release.claims:
+            return False, "no claim with a ceiling is about what is released; the machine that computed saw ciphertexts."
         if not ceilings:
             return False, "no claim of the release has a ceiling: nothing is proven."
         if self.asked == "rows":

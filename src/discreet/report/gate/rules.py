@@ -182,12 +182,15 @@ class ClaimedEpsilon:
     view: frozenset[str] = frozenset()
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
-        matching = [claim for claim in release.claims if self._about(claim)]
+        asked = release.claims if "ciphertexts" in self.view else release.claims_on_value
+        matching = [claim for claim in asked if self._about(claim)]
         for game in dict.fromkeys(Game(claim.game.unit, self.view or claim.game.view) for claim in matching):
             yield self._compared(game, min(proven(claim, self.delta) for claim in matching if game.within(claim.game)))
         if not matching:
             there = "; ".join(dict.fromkeys(_about(claim.game) for claim in release.claims[:5])) or "no claim at all"
             message = f"there is no claim about {self._asked()}; the release has {there}. What is not claimed is not proven."
+            if release.claims and not release.claims_on_value:
+                message += " A claim about ciphertexts is about the machine that computed, and not about the decrypted value."
             yield Finding(rule=self.name, where="claim", outcome="failed", message=message, line=self.line)
 
     def _about(self, claim: Claim) -> bool:
