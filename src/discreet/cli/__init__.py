@@ -50,8 +50,9 @@ class Commands(click.Group):
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"discreet.cli.{name}").command
-        return command
+        from discreet.cli.kept import keeping_inputs
+
+        return keeping_inputs(import_module(f"discreet.cli.{name}").command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

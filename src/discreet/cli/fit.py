@@ -122,8 +122,10 @@ def labels_of(target: str, cells: list[Any], classes: list[str] | None) -> tuple
 
 def writable(place: Path) -> Path:
     """The file's place, tried before anything is spent."""
+    from discreet.core.document import keep_keys
     from discreet.errors import InvalidValue
 
+    keep_keys(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("ab"):

@@ -87,8 +87,23 @@ _OURS = b"discreet-crypto\n"
 KEYS = ((_OURS, b'"kind": "secret-key"'), (_OURS, b'"kind": "public-key"'), (b"-----BEGIN", b"PRIVATE KEY"))
 
 
+SQLITE, OURS_SQLITE = b"SQLite format 3\0", (b"dscr", b"dspv")  # a ledger, and what the web app knows of its users
+BESIDE = ("-wal", "-shm", "-journal", "-turn", "-sync")  # what stands beside such a file, and belongs to it
+
+
+def _is_database(path: Path) -> bool:
+    """Whether the file is a ledger or the web app's, by SQLite's header with our application_id, or stands beside one."""
+    names = [path.name, *(path.name.removesuffix(ending) for ending in BESIDE if path.name.endswith(ending))]
+    for place in (path.with_name(name) for name in names if name):
+        with suppress(OSError, ValueError), place.open("rb") as file:
+            start = file.read(72)
+            if start.startswith(SQLITE) and start[68:72] in OURS_SQLITE:
+                return True
+    return False
+
+
 def keep_keys(path: str | os.PathLike[str]) -> None:
-    """Refuse to write over a key, whatever is written: what it encrypted or signs would be lost."""
+    """Refuse to write over a key or a ledger, whatever is written: what it encrypted, signs or counted would be lost."""
     target = Path(path)
     if not target.is_file():
         return
@@ -99,10 +114,15 @@ def keep_keys(path: str | os.PathLike[str]) -> None:
         return
     if any(start.startswith(first) and mark in start for first, mark in KEYS):
         raise InvalidValue(f"{check.shown(target.name)} is a key, which is never written over. Name another file.")
+    if _is_database(target):
+        raise InvalidValue(f"{check.shown(target.name)} belongs to a ledger, which is never written over. Name another file.")
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
-    """Write a file, text as UTF-8; an existing one is replaced whole or not at all, even if the machine stops. Keys stay."""
+    """Write a file, text as UTF-8; an existing one is replaced whole or not at all, even if the machine stops.
+
+    Keys and ledgers stay.
+    """
     target = Path(path)
     keep_keys(target)
     scratch = target.parent / f".{target.name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.part"
