@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,11 @@ from numpy.typing import NDArray
 from discreet.core import Claim, Game, Release, Unit, Zero, check
 from discreet.crypto.accuracy import least_error
 from discreet.crypto.keys import SecretContext
-from discreet.crypto.packed import Encrypted, opened
+from discreet.crypto.packed import Encrypted, answered, read
 from discreet.crypto.parameters import RingParameters
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import Ledger, open_charge
 
 __all__ = ["COARSEST_SHARE", "ciphertext_claim", "disclose", "disclose_weights", "disclosed"]
 
@@ -82,19 +83,31 @@ class Disclosure:
         rounded = f"{_ROUNDED[0]}{self.grid!r}{_ROUNDED[1]}{self.error!r}"
         return (ciphertext_claim(self.secret.parameters, self.unit, rounded, *self.more, counted),)
 
-    def run(self, opening: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-        found = list(_handed(self.ledger, self.secret.id))  # this one's entry is there already
+    def release(self, opening: Callable[[], NDArray[np.float64]]) -> Release[NDArray[np.float64]]:
+        """Reserve, refuse and give back before anything is decrypted, or decrypt and round: from then on the values count,
+        whatever becomes of them.
+        """
+        claims = self.claims()
+        charge = open_charge(claims, source=self.source, ledger=self.ledger)
+        try:
+            self._check_room(charge.id)
+        except BaseException:
+            charge.cancel("did_not_run")
+            raise
+        with charge as entry:
+            value = np.asarray(np.round(opening() / self.grid) * self.grid + 0.0)  # -0.0 would show the sign of the noise
+        return Release(value=value, source=self.source, claims=claims, entry=entry)
+
+    def _check_room(self, own: str) -> None:
+        """Of several that reserve at once, each counts those before it: the last that is let through has counted them all."""
+        found = list(_handed(self.ledger, self.secret.id, own))
         expected = math.fsum(values * 2 * error / grid for values, grid, error in found)
         if not expected <= 1:
             raise InvalidValue(
                 f"{sum(values for values, _, _ in found)} values under key {self.secret.id[:8]}, these ones with an error of "
-                f"{self.error:.3g} on a grid of {self.grid:.3g}, make it likely that one shows noise of the key. Make new keys "
-                "with keygen, or begin with a coarser grid."
+                f"{self.error:.3g} on a grid of {self.grid:.3g}, make it likely that one shows noise of the key. Nothing was "
+                "decrypted or counted. Use a coarser grid, or make new keys with keygen."
             )
-        return np.asarray(np.round(opening() / self.grid) * self.grid + 0.0)  # -0.0 would show the sign of the noise
-
-    def release(self, opening: Callable[[], NDArray[np.float64]]) -> Release[NDArray[np.float64]]:
-        return release(self, opening, source=self.source, ledger=self.ledger)
 
 
 _COUNTED = "decryptions under key {} handed to others: "
@@ -107,23 +120,30 @@ def disclosed(ledger: Ledger, key: str) -> int:
     return sum(values for values, _, _ in _handed(ledger, key))
 
 
-def _handed(ledger: Ledger, key: str) -> Iterator[tuple[int, float, float]]:
-    """The number of values, the grid and the error of each hand-over under a key, by the sentences of its claim."""
+def _handed(ledger: Ledger, key: str, last: str | None = None) -> Iterator[tuple[int, float, float]]:
+    """The number of values, the grid and the error of each hand-over under a key, by the sentences of its claim; of those up
+    to the entry `last`, if one is named. What was given back never began, so nothing was decrypted for it.
+    """
     mark = _COUNTED.format(key)
-    for entry in ledger.history():
-        for claim in entry.body["claims"] if entry.kind == "reserve" else ():
+    entries = list(ledger.history())
+    refused = {entry.about for entry in entries if entry.kind == "cancel"}
+    for entry in entries:
+        for claim in entry.body["claims"] if entry.kind == "reserve" and entry.number not in refused else ():
             lines = claim.get("assumptions", ())
             counts = [int(line[len(mark) :]) for line in lines if line.startswith(mark)]
             numbers = next((match for line in lines if (match := _NUMBERS.fullmatch(line))), None)
             if counts:  # an entry that names no grid counts as if there had been no rounding
                 yield sum(counts), *(map(float, numbers.groups()) if numbers else (1.0, 1.0))
+        if entry.id == last:
+            return
 
 
 def disclose(
     secret: SecretContext, answer: Encrypted, *, grid: float, error: float, unit: Unit, source: str, ledger: Ledger,
     request: Encrypted | None = None,
 ) -> Release[NDArray[np.float64]]:  # fmt: skip
-    """Scores for another party: rounded to multiples of `grid`, and entered in the ledger before anything is decrypted.
+    """Scores for another party: rounded to multiples of `grid`, and entered in the ledger before anything is decrypted. What is
+    refused before that counts nothing; what is refused for what it decrypts to counts.
 
     `error` is what `error_bound` says of the model; a grid below 64 times that is refused, and so is an answer with more noise,
     which its imaginary parts show. The release has a claim for the view "ciphertexts", and none for the scores themselves: they
@@ -136,13 +156,14 @@ def disclose(
             f"An error of {error:.3g} is less than any computation under these keys has: rounding alone is {least:.3g}. Take "
             "what error_bound says of the model; a server that states less computes something else."
         )
+    ciphertexts = answered(secret, answer, request)
     mechanism = Disclosure(secret, unit, grid, error, answer.rows * answer.width, ledger, source)
-    return mechanism.release(lambda: _measured(secret, answer, request, error))
+    return mechanism.release(lambda: _measured(secret, answer, ciphertexts, error))
 
 
-def _measured(secret: SecretContext, answer: Encrypted, request: Encrypted | None, error: float) -> NDArray[np.float64]:
+def _measured(secret: SecretContext, answer: Encrypted, ciphertexts: list[Any], error: float) -> NDArray[np.float64]:
     """The scores, where their noise is no more than the error that was stated."""
-    scores, noise = opened(secret, answer, request)
+    scores, noise = read(secret, answer, ciphertexts)
     if not DEVIATIONS * noise <= error:
         raise InvalidValue(
             f"The answer has more noise than an error of {error:.3g} allows: it is not the computation whose error that is, "

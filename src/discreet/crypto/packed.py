@@ -167,6 +167,11 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
 
 def opened(secret: SecretContext, answer: Encrypted, request: Encrypted | None) -> tuple[NDArray[np.float64], float]:
     """The scores, and the standard deviation of their noise: that of the imaginary parts, which are noise and nothing else."""
+    return read(secret, answer, answered(secret, answer, request))
+
+
+def answered(secret: SecretContext, answer: Encrypted, request: Encrypted | None) -> list[Any]:
+    """The ciphertexts of an answer, where they have the form of scores: all that can be refused before decryption."""
     answer.same_key(secret)
     if answer.layout != "scores":
         raise InvalidValue("These are encrypted rows, and no scores: send them to the server first.")
@@ -178,6 +183,11 @@ def opened(secret: SecretContext, answer: Encrypted, request: Encrypted | None) 
         raise InvalidDocument(
             "The answer has another form than scores have: its scale would show the noise. The server sent something else."
         )
+    return ciphertexts
+
+
+def read(secret: SecretContext, answer: Encrypted, ciphertexts: list[Any]) -> tuple[NDArray[np.float64], float]:
+    """What `opened` says, of ciphertexts that were looked at."""
     values = np.stack([secret.slots(ciphertext) for ciphertext in ciphertexts], axis=1)
     scores, noise = values.real[: answer.rows], float(np.sqrt(np.mean(values.imag**2, axis=0)).max())
     if not np.isfinite(scores).all() or np.abs(scores).max() > capacity(answer.parameters):

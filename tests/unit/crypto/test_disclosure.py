@@ -124,11 +124,11 @@ def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(problems) >= 2
+    assert len(problems) == 2  # each counts those that reserved before it, so no more and no fewer are refused
     assert "new keys" in str(problems[0])
-    assert disclosed(ledger, secret.id) == 160  # what was refused counts too: nothing is given back
+    assert disclosed(ledger, secret.id) == 80  # what was refused before it was decrypted is given back
     ledger.open("another clinic", unit=ROW, epsilon=1.0, delta=1e-6)
-    with pytest.raises(InvalidValue, match="200 values"):  # one key under two names is one key
+    with pytest.raises(InvalidValue, match="120 values"):  # one key under two names is one key
         crypto.disclose(secret, answer, grid=grid, **{**how, "source": "another clinic"})  # type: ignore[arg-type]
     assert str(np.round(MODEL(ROWS)[0, 0], 3)) not in str(problems)
 
@@ -138,11 +138,39 @@ def test_each_value_counts_by_its_own_grid(ledger: Ledger) -> None:
     secret, public = crypto.keygen("linear", features=2)
     answer, error = crypto.Scorer(MODEL).score(public, crypto.encrypt(secret, ROWS)), crypto.error_bound(MODEL, public)
     how = {"unit": ROW, "source": "clinic", "ledger": ledger}
-    crypto.disclose(secret, answer, grid=2 * error * 42, error=error, **how)  # type: ignore[arg-type]  # 40 of 42
-    with pytest.raises(InvalidValue, match="80 values"):  # 40 / 42 + 40 / 400
+    crypto.disclose(secret, answer, grid=2 * error * 40.2, error=error, **how)  # type: ignore[arg-type]  # 40 of 40.2
+    with pytest.raises(InvalidValue, match="80 values"):  # 40 / 40.2 + 40 / 400
         crypto.disclose(secret, answer, grid=2 * error * 400, error=error, **how)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="120 values"):  # a smaller error stated now does not make up for it
+    with pytest.raises(InvalidValue, match="80 values"):  # a smaller error stated now does not make up for it
         crypto.disclose(secret, answer, grid=2 * error * 400, error=error / 10, **how)  # type: ignore[arg-type]
+    crypto.disclose(secret, answer, grid=2 * error * 40_000, error=error, **how)  # type: ignore[arg-type]  # room for that
+
+
+def test_what_is_refused_counts_where_it_was_decrypted_and_only_there(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, public = crypto.keygen("linear", features=2)
+    request = crypto.encrypt(secret, ROWS)
+    answer, error = crypto.Scorer(MODEL).score(public, request), crypto.error_bound(MODEL, public)
+    how = {"unit": ROW, "source": "clinic", "ledger": ledger}
+    with pytest.raises(InvalidValue, match="Nothing was decrypted or counted"):  # 40 of 39
+        crypto.disclose(secret, answer, grid=2 * error * 39, error=error, **how)  # type: ignore[arg-type]
+    with pytest.raises(InvalidDocument, match="another request"):
+        crypto.disclose(secret, answer, grid=1.0, error=error, request=crypto.encrypt(secret, ROWS), **how)  # type: ignore[arg-type]
+    assert disclosed(ledger, secret.id) == 0
+    assert [entry.kind for entry in ledger.history()] == ["open", "reserve", "cancel"]
+    crypto.disclose(secret, answer, grid=2 * error * 100, error=error, request=request, **how)  # type: ignore[arg-type]
+    assert disclosed(ledger, secret.id) == 40
+    with pytest.raises(InvalidValue, match="more noise"):
+        crypto.disclose(secret, answer, grid=1.0, error=1.01 * least_error(answer.parameters), **how)  # type: ignore[arg-type]
+    assert disclosed(ledger, secret.id) == 80
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("discreet.crypto.disclosure._handed", stop)
+    with pytest.raises(KeyboardInterrupt):
+        crypto.disclose(secret, answer, grid=1.0, error=error, **how)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    assert disclosed(ledger, secret.id) == 80
 
 
 def test_an_error_that_no_computation_has_is_refused(keys: Keys, ledger: Ledger) -> None:
