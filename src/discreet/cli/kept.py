@@ -30,7 +30,7 @@ def _looking(command: click.Command, callback: Callable[..., Any]) -> Callable[.
             for each in inputs:
                 if any(os.path.samefile(place, other) for other in _files(named.get(each.name or ""))):
                     raise click.UsageError(
-                        f"{place} is what {_told(each)} names, and would be written over. Name another file for the output. "
+                        f"{place} is what {_told(each)} names, which is never written over. Name another file for the output. "
                         "Nothing was read, charged or written."
                     )
         return callback(*given, **named)

@@ -54,7 +54,7 @@ def test_an_output_is_no_input(ledger: Path, tmp_path: Path) -> None:
         ["predict", str(tmp_path / "model.json"), str(rows), "-o", str(rows)],
     ):  # fmt: skip
         found = CliRunner().invoke(app, arguments)
-        assert (found.exit_code, "would be written over" in found.stderr) == (2, True), found.output
+        assert (found.exit_code, "never written over" in found.stderr) == (2, True), found.output
     assert rows.read_text() == "a,b\n1,2\n"
     assert Ledger(ledger).sources() == ["clinic"]
 
