@@ -182,7 +182,13 @@ def disclose_weights(
     """
     if not holder.decrypted:
         raise InvalidValue("No step was decrypted yet: there are no weights to hand on.")
-    error = holder.plan.run_error(holder.secret.public.cipher.moduli, holder.decrypted)
+    error = holder.run_error()
+    if not error < math.inf:
+        raise InvalidValue(
+            "There is no bound for the error of these weights: scores left the range of the polynomial or its rising part, or "
+            "learning_rate times the curvature of the loss is above 1, so that rounded weights could show noise of the key. "
+            "Nothing was handed over. Train again with a lower learning_rate, or scale the features down."
+        )
     steady = (
         "noise of a step grows in later ones at most as under a loss of constant curvature between 0 and one over the learning "
         "rate in each direction"

@@ -7,6 +7,7 @@ the answer, and it is the one who asked.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,14 +41,16 @@ class KeyHolder(Private):
                 f"{secret.public.purpose} with {secret.public.features}."
             )
         self.secret, self.plan, self.refreshes, self.decrypted = secret, plan, 0, 0
-        self.weights: Array = np.zeros(plan.features)
+        self.weights = self._before = np.zeros(plan.features)
+        self._rows: Array | None = None
+        self._reach = 0.0  # the largest argument of the polynomial at the points of the steps so far
         self._last: str | None = None
         self._lock = threading.RLock()
 
     def encrypt(self, X: Any, y: Any) -> TrainingMessage:
         """The rows, with a column of ones behind them, for the computing machine."""
         features, labels = checked(X, y, self.plan)
-        plan, cipher = self.plan, self.secret.public.cipher
+        plan, cipher, self._rows = self.plan, self.secret.public.cipher, features
         padded = np.pad(features, ((0, plan.groups * SLOTS - plan.rows), (0, 2 * plan.ciphertexts - plan.features)))
         targets = np.pad(labels - plan.polynomial.coefficients[0], (0, plan.groups * SLOTS - plan.rows))
         columns = [
@@ -100,8 +103,27 @@ class KeyHolder(Private):
                 f"The weights do not decrypt to numbers within {self.plan.capacity / 2:.3g}: the training diverged (lower "
                 "learning_rate, or raise radius), or the machine sent something else."
             )
-        self.weights = found
+        if self._rows is not None:
+            point = self.weights + self.plan.momentum[self.decrypted - 1] * (self.weights - self._before)
+            self._reach = max(self._reach, float(np.abs(self._rows @ point).max()))
+        self.weights, self._before = found, self.weights
         return found
+
+    def run_error(self) -> float:
+        """How far a weight may be from the plain one now, by `Plan.run_error`; infinite where that is no bound.
+
+        It is none where an argument left the range of the polynomial, or where steps magnify what earlier ones added: where
+        the curvature of the loss in some direction is below 0, or above one over the learning rate. The slope of the
+        polynomial between the arguments so far, times the largest eigenvalue of the rows, bounds that curvature.
+        """
+        if self._rows is None or self._reach > self.plan.radius:
+            return math.inf
+        _, slope, _, cubic = self.plan.polynomial.coefficients
+        slopes = (slope, slope + 3 * cubic * self._reach**2)
+        largest = float(np.linalg.eigvalsh(self._rows.T @ self._rows)[-1]) / len(self._rows)
+        if min(slopes) < 0 or self.plan.learning_rate * max(slopes) * largest > 1:
+            return math.inf
+        return self.plan.run_error(self.secret.public.cipher.moduli, self.decrypted)
 
     def _fresh(self, step: int, answers: str | None) -> TrainingMessage:
         plan, cipher, degree = self.plan, self.secret.public.cipher, self.secret.parameters.degree
@@ -136,7 +158,7 @@ def checked(X: Any, y: Any, plan: Plan) -> tuple[Array, Array]:
 @dataclass(frozen=True, slots=True, eq=False)
 class EncryptedFit:
     """What came of a run: the decrypted weights, how often the key holder refreshed, the plan, and how far the weights may be
-    from those of `plan.plain` (`Plan.run_error`).
+    from those of `plan.plain` (`KeyHolder.run_error`; infinite where no bound holds: lower learning_rate).
 
     Weights are raw decryptions: hand them on by `disclosure.disclose_weights`, also to the machine that trained them.
     """
@@ -182,5 +204,4 @@ def fit_logistic(
         if last:
             weights = holder.refresh(step)
     *coefficients, intercept = holder.receive(step)
-    error = plan.run_error(public.cipher.moduli)
-    return EncryptedFit(np.array(coefficients), float(intercept), holder.refreshes, plan, error)
+    return EncryptedFit(np.array(coefficients), float(intercept), holder.refreshes, plan, holder.run_error())

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discreet import crypto
+from discreet import Ledger, crypto, record
 from discreet.crypto.container import pack
 from discreet.crypto.descent import Trainer
+from discreet.crypto.disclosure import disclose_weights, disclosed
 from discreet.crypto.messages import TrainingMessage
 from discreet.crypto.packing import (
     automorphisms,
@@ -269,3 +270,41 @@ def test_a_message_that_comes_twice_at_once_is_answered_once(keys: Keys, rows: T
         assert (len(fresh), holder.refreshes, holder.decrypted) == (1, number, number)
         assert all(isinstance(future.exception(), (InvalidDocument, type(None))) for future in again)
         weights = fresh[0].result()
+
+
+@pytest.mark.parametrize(
+    ("rate", "iterations", "bounded"), [(1.0, 4, True), (6.0, 4, True), (30.0, 8, False), (100.0, 4, False)]
+)
+def test_a_bound_is_stated_only_where_steps_do_not_magnify_noise(rate: float, iterations: int, bounded: bool) -> None:
+    """Balanced labels of one small feature: weights stay near 0, and the intercept has curvature 1 times the slope there."""
+    table, labels = np.full((50, 1), 0.02), np.arange(50) % 2
+    found = crypto.fit_logistic(table, labels, iterations=iterations, learning_rate=rate, bound=1.0)
+    plain = found.plan.plain(np.column_stack([table, np.ones(50)]), labels)
+    assert np.isfinite(found.error) == bounded
+    assert np.abs(np.append(found.coefficients, found.intercept) - plain).max() < found.error
+
+
+def test_no_bound_beyond_the_rising_part_of_the_polynomial() -> None:
+    """Few rows far out, on a range of 8: beyond 5.97 the slope of the polynomial is below 0."""
+    table = np.array([[-0.3], [0.3]] * 40 + [[-1.0], [1.0]])
+    labels, ones = np.array([0, 1] * 41), np.column_stack([table, np.ones(82)])
+    for iterations, bounded in ((3, True), (6, False), (8, False)):  # the last leaves the range itself
+        found = crypto.fit_logistic(table, labels, iterations=iterations, learning_rate=6.0, bound=1.0)
+        before, last = (replace(found.plan, iterations=count).plain(ones, labels) for count in (iterations - 2, iterations - 1))
+        point = last + found.plan.momentum[-1] * (last - before)  # of the last step
+        assert (np.abs(ones @ point).max() < 5.97) == bounded
+        assert np.isfinite(found.error) == bounded
+
+
+def test_weights_without_a_bound_are_not_handed_on(tmp_path: Path) -> None:
+    table, labels = np.full((50, 1), 0.02), np.arange(50) % 2
+    secret, public = crypto.keygen("training", features=2)
+    holder = KeyHolder(secret, Plan(2, 50, 2, 30.0, 1.0))
+    trainer = Trainer(public, holder.encrypt(table, labels))
+    holder.receive(trainer.step(holder.start()))
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open("clinic", unit=record("replace"), epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidValue, match="no bound for the error of these weights"):
+        disclose_weights(holder, grid=1.0, unit=record("replace"), source="clinic", ledger=ledger)
+    assert disclosed(ledger, secret.id) == 0
+    assert KeyHolder(secret, Plan(2, 50, 2, 1.0, 1.0)).run_error() == np.inf  # it has seen no rows
