@@ -24,6 +24,10 @@ __all__ = ["convert"]
 _LAST = {"sigmoid": "logistic", "softmax": "softmax"}  # of torch, at the end of a module
 _SKLEARN_ACTIVATIONS = {"relu": "relu", "logistic": "sigmoid", "tanh": "tanh"}
 SCALES, EACH = (0.0, 0.1, 1.0, 10.0, 100.0, 1000.0), 12  # of made-up rows
+UNITS, SOLVED = (
+    1.5,
+    64,
+)  # of scores that are not saturated: most probabilities are within .05 and .95; outputs they are solved for
 NEAR = 1e-7  # of the largest value that a computation meets: both sides round in double precision
 
 Array = NDArray[np.float64]
@@ -114,7 +118,7 @@ def _like(model: Any, layers: tuple[Layer, ...]) -> Model:
     if method != "predict_proba":
         links = ["identity"]
     found = Model(layers, links[0])
-    rows = _rows(found.features)
+    rows = _rows(layers)
     wanted = _asked(getattr(model, method), rows)
     if wanted is not None and method == "predict_proba" and found.outputs == 1 and wanted.shape == (len(rows), 2):
         wanted = wanted[:, 1:]
@@ -139,10 +143,27 @@ def _links(model: Any, outputs: int) -> Iterator[str]:
         yield from (with_margin(name, margin) for name in names if name != "softmax")
 
 
-def _rows(features: int) -> Array:
-    """Made-up rows of many sizes: what clips, saturates or bends shows on some of them."""
-    random = np.random.default_rng(0)
-    return np.concatenate([scale * random.standard_normal((EACH, features)) for scale in SCALES])
+def _rows(layers: tuple[Layer, ...]) -> Array:
+    """Made-up rows of many sizes: what clips, saturates or bends shows on some of them.
+
+    Links are told apart where they are not saturated. However large weights and biases are, some rows have scores of a few
+    units at the first layer (those of least norm, by its pseudo-inverse), and some differ by as much from the score of zeros.
+    """
+    random, first = np.random.default_rng(0), layers[0]
+    features = first.weights.shape[1]
+    rows = [scale * random.standard_normal((EACH, features)) for scale in SCALES]
+    weights, bias = first.weights[:SOLVED], first.bias[:SOLVED]
+    with np.errstate(all="ignore"):
+        try:
+            solve = np.linalg.pinv(weights).T
+            rows.append((UNITS * random.standard_normal((2 * EACH, len(bias))) - bias) @ solve)
+        except np.linalg.LinAlgError:
+            pass
+        steepest = float(np.prod([np.linalg.norm(layer.weights) for layer in layers]))
+        if steepest > 0:
+            rows.append(UNITS * random.standard_normal((2 * EACH, features)) / steepest)
+    made = np.concatenate(rows)
+    return np.asarray(made[np.isfinite(made).all(axis=1)])
 
 
 def _asked(method: Any, rows: Array) -> Array | None:
@@ -192,7 +213,7 @@ def _torch(model: Any, radius: float | None) -> Model:
                 f"{', '.join(ACTIVATIONS)}."
             )
     found = Model(tuple(layers), link)
-    rows = _rows(found.features)
+    rows = _rows(found.layers)
     if not _same(found, link, rows, _asked(_forward(model), rows)):
         raise InvalidValue(
             f"{type(model).__name__} cannot be converted: it computes something else than its layers one after the other, or "

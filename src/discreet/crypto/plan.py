@@ -58,6 +58,11 @@ class Plan:
         object.__setattr__(self, "bound", checked_bound(self.bound))
         if not isinstance(self.nesterov, bool):
             raise InvalidValue(f"nesterov must be True or False; got {check.shown(self.nesterov)}.")
+        if not self.polynomial.coefficients[3]:
+            raise InvalidValue(
+                f"On [-{self.radius:g}, {self.radius:g}] the sigmoid is a line to the precision of ciphertexts, and training "
+                "needs its third power. Take a radius of at least 0.01: the largest score that you expect."
+            )
         if self.backward_scale < 2.0**12 or self.packed_scale < 2.0**36:
             raise InvalidValue(
                 f"A learning rate of {self.learning_rate:g} for {self.rows} rows does not fit the encoding: features would "

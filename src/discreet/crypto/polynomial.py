@@ -7,7 +7,6 @@ slopes of both functions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ __all__ = ["ACTIVATIONS", "Polynomial", "fit"]
 
 Array = NDArray[np.float64]
 POINTS = 20_001
+LEAST_RADIUS = 1e-3
 
 
 def _sigmoid(x: Array) -> Array:
@@ -74,8 +74,11 @@ def fit(activation: str, radius: float) -> Polynomial:
     True
     """
     function, steepest = ACTIVATIONS[check.word("activation", activation, tuple(ACTIVATIONS))]
-    if not isinstance(radius, (int, float)) or not 0 < radius <= 64 or not math.isfinite(radius):
-        raise InvalidValue(f"radius must be above 0 and at most 64, where degree 3 still says something; got {radius!r}.")
+    if not isinstance(radius, (int, float)) or isinstance(radius, bool) or not LEAST_RADIUS <= radius <= 64:
+        raise InvalidValue(
+            f"radius must be from {LEAST_RADIUS:g}, below which an activation is a constant to ciphertexts, to 64, "
+            f"where degree 3 still says something; got {radius!r}. Take the largest argument of an activation."
+        )
     nodes = radius * np.cos(np.pi * (np.arange(64) + 0.5) / 64)
     powers = np.vander(nodes / radius, 4, increasing=True)
     scaled = np.linalg.lstsq(powers, function(nodes), rcond=None)[0]

@@ -14,10 +14,13 @@ import pytest
 import torch
 from sklearn import discriminant_analysis, linear_model, neural_network, svm
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.multiclass import OneVsRestClassifier
 
 from discreet import crypto, learn, record
 from discreet.crypto.links import applied, is_link, with_margin
 from discreet.crypto.model import Layer, Model
+from discreet.crypto.plan import Plan
+from discreet.crypto.polynomial import ACTIVATIONS, fit
 from discreet.errors import InvalidDocument, InvalidValue
 
 rng = np.random.default_rng(5)
@@ -232,3 +235,66 @@ def test_names_are_kept_in_the_document_and_checked() -> None:
     for names in (["w"], "wxyz", ["w", "w", "y", "z"], [1, 2, 3, 4], ["a" * 300, "b", "c", "d"]):
         with pytest.raises(InvalidDocument, match="names must be"):
             crypto.Model.from_json({**found.to_json(), "names": names})
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 300.0, 1e4, 1e6])
+@pytest.mark.parametrize("bias", [0.0, 1e4])
+def test_links_are_told_apart_however_large_the_weights_are(size: float, bias: float) -> None:
+    """Both saturate on rows of ordinary size; on rows where scores are a few units they differ by up to .1."""
+    base = linear_model.SGDClassifier(loss="modified_huber", fit_intercept=True).fit(ROWS, TWO)
+    base.coef_, base.intercept_ = size * np.array([[1.0, -0.5, 0.25, 0.0]]), np.array([bias])
+    with pytest.raises(InvalidValue, match="another function"):
+        crypto.convert(base)
+    right = linear_model.LogisticRegression().fit(ROWS, TWO)
+    right.coef_, right.intercept_ = base.coef_, base.intercept_
+    assert crypto.convert(right).link == "logistic"
+    linear = torch.nn.Linear(4, 1)
+    with torch.no_grad():
+        linear.weight[:], linear.bias[:] = torch.tensor(base.coef_), bias
+
+    class Clamped(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.sigmoid = linear, torch.nn.Sigmoid()
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return torch.clamp(self.linear(rows) + 0.5, 0, 1)
+
+    with pytest.raises(InvalidValue, match="something else than its layers"):
+        crypto.convert(Clamped())
+    assert crypto.convert(torch.nn.Sequential(linear, torch.nn.Sigmoid())).link == "logistic"
+
+
+def test_small_and_large_weights_of_several_classes() -> None:
+    model = linear_model.LogisticRegression().fit(ROWS, THREE)
+    for size in (1e-8, 1e8):
+        model.coef_, model.intercept_ = size * model.coef_, size * model.intercept_
+        assert crypto.convert(model).outputs == 3
+        model = linear_model.LogisticRegression().fit(ROWS, THREE)
+    both = OneVsRestClassifier(linear_model.LogisticRegression()).fit(ROWS, THREE)
+    parts = np.concatenate([each.coef_ for each in both.estimators_])
+    for size in (1.0, 1e6):
+        model.coef_, model.intercept_ = size * parts, np.zeros(3)
+        assert crypto.convert(model).link == "softmax"
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-300, 1e-10, 9e-4, 64.1, float("nan"), True])
+def test_a_radius_that_no_polynomial_can_have(radius: float) -> None:
+    for name in ACTIVATIONS:
+        with pytest.raises(InvalidValue, match=r"radius must be from 0\.001"):
+            fit(name, radius)
+    with pytest.raises(InvalidValue, match="radius"):
+        Plan(2, 50, 1, 1.0, 1.0, radius=radius)
+    with pytest.raises(InvalidValue, match="third power"):
+        Plan(2, 50, 1, 1.0, 1.0, radius=0.001)
+
+
+def test_the_smallest_radius_is_scored_within_the_stated_error() -> None:
+    secret, public = crypto.keygen("network", features=2)
+    rows = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    request = crypto.encrypt(secret, rows, bound=1.0)
+    for name in ACTIVATIONS:
+        hidden = Layer(np.array([[4e-4, -5e-4]]), np.array([1e-5]), fit(name, 1e-3))
+        model = Model((hidden, Layer(np.array([[2.0]]), np.array([1.0]))), "identity")
+        found = crypto.decrypt(secret, crypto.Scorer(model).score(public, request))
+        assert np.abs(found - model(rows)).max() <= crypto.error_bound(model, public, bound=1.0), name
