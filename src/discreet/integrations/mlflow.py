@@ -43,9 +43,16 @@ def tags(release: Release[Any], delta: float) -> Iterator[tuple[str, str]]:
     yield "discreet.source", release.source
     if release.entry:
         yield "discreet.entry", ", ".join(release.entries)
-    for place, claim in enumerate(release.claims, 1):
+    about_value = release.claims_on_value
+    for place, claim in enumerate(about_value, 1):
         start = "discreet" if place == 1 else f"discreet.claim_{place}"
         yield from ((f"{start}.{name}", text) for name, text in _claim_tags(claim, delta))
+    machine = [claim for claim in release.claims if claim not in about_value]
+    for place, claim in enumerate(machine, 1):  # about the machine that computed on ciphertexts, not about what is released
+        start = "discreet.machine" if place == 1 else f"discreet.machine_{place}"
+        yield from ((f"{start}.{name}", text) for name, text in _claim_tags(claim, delta))
+    if machine and not about_value:
+        yield "discreet.epsilon", "inf"
 
 
 def metrics(release: Release[Any], delta: float, confidence: float) -> Iterator[tuple[str, float]]:

@@ -153,6 +153,8 @@ def _views(item: Assessment) -> set[str]:
 
 
 def _seen(item: Assessment) -> str:
+    if item.machine and not item.bounded:
+        return f"The machine that computed: {text.view(_views(item))}. Whoever gets the release: what was decrypted."
     return f"{text.view(_views(item))}." if _views(item) else "Not stated."
 
 

@@ -112,6 +112,8 @@ def _seen(release: Release[Any]) -> frozenset[str]:
     """All that somebody sees of the release, by its claims or by what was attacked."""
     games = [*(item.game for item in release.claims), *(item.game for item in release.evidence)]
     seen = frozenset(name for game in games for name in game.sees())
+    if release.claims and not release.claims_on_value:
+        seen |= {"answers"}  # what was decrypted is seen by whoever gets it, with no claim about it
     sums = any("aggregate" in game.view or "updates" in game.view for game in games)
     return seen if sums else seen - {"aggregate"}  # the sums within a training run are told by its own kinds of attack
 

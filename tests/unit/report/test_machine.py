@@ -10,6 +10,7 @@ import pytest
 from discreet.charts import card
 from discreet.cli.show import _rows
 from discreet.core import Claim, Game, Laplace, Release, Zero, record
+from discreet.integrations.mlflow import tags
 from discreet.report import card as model_card
 from discreet.report import document, html, markdown
 from discreet.report.assessment import assess
@@ -67,6 +68,16 @@ def test_a_claim_about_the_machine_meets_no_rule_but_one_that_asks_for_it(rule: 
     assert met or "the machine" in found[0].message
     both = [each.outcome for each in policy.judge(_release(ANSWER, MACHINE)) if each.rule != "claims-hold"]
     assert set(both) == {"holds"}
+
+
+def test_annex_coverage_and_tags_of_a_disclosed_answer() -> None:
+    release = _release(MACHINE)
+    assert "Whoever gets the release: what was decrypted." in str(document(release, annex=True)["annex"])
+    assert any("reconstruction of the answers" in told for told in assess(release)[0].not_tried)
+    told = dict(tags(release, 1e-5))
+    assert (told["discreet.epsilon"], told["discreet.machine.epsilon"], "discreet.view" in told) == ("inf", "0", False)
+    both = dict(tags(_release(MACHINE, ANSWER), 1e-5))
+    assert (both["discreet.epsilon"], both["discreet.view"], both["discreet.machine.view"]) == ("0.5", "answers", "ciphertexts")
 
 
 def test_a_claim_about_the_answer_counts_beside_one_about_the_machine() -> None:
