@@ -41,15 +41,25 @@ class Interval:
 def tpr(evidence: Evidence, level: float, confidence: float) -> Interval:
     """The true-positive rate at a false-positive rate of at most `level`, of the scores or of the reversed ones.
 
-    Who attacks may turn them round, so the larger counts. The upper end is that of both; of the error of the lower one the
-    reversed scores have a hundredth, since either may be above a limit by chance.
+    Who attacks may turn scores round: `either_way` says which of the two is reported, and how the error is shared.
     """
-    (members, others), error = _sides(evidence), 1.0 - confidence
-    turned = -members[::-1], -others[::-1]
+    is_reversed, low, high = either_way(*_sides(evidence), level, confidence)
+    return Interval((reversed_scores(evidence) if is_reversed else evidence).tpr(level), low, high)
+
+
+def either_way(
+    members: NDArray[np.float64], others: NDArray[np.float64], level: float, confidence: float
+) -> tuple[bool, float, float]:
+    """Whether the reversed scores show more, and both ends of the interval, from sorted scores of members and non-members.
+
+    The reversed scores have a hundredth of the error of the lower end, since either may be above a limit by chance; they are
+    reported where their lower end is the larger one. The upper end is that of both.
+    """
+    turned, error = (-members[::-1], -others[::-1]), 1.0 - confidence
     low = tpr_ends(members, others, level, 1.0 - FORWARD * error)[0]
-    low = max(low, tpr_ends(*turned, level, 1.0 - (1.0 - FORWARD) * error)[0])
+    turned_low = tpr_ends(*turned, level, 1.0 - (1.0 - FORWARD) * error)[0]
     high = max(tpr_ends(*way, level, confidence)[1] for way in ((members, others), turned))
-    return Interval(max(evidence.tpr(level), reversed_scores(evidence).tpr(level)), low, high)
+    return turned_low > low, max(low, turned_low), high
 
 
 def tpr_ends(members: NDArray[np.float64], others: NDArray[np.float64], level: float, confidence: float) -> tuple[float, float]:

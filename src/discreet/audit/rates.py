@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.audit.intervals import tpr_ends
+from discreet.audit.intervals import either_way
 from discreet.core import Evidence, Roc, check
 from discreet.core.evidence import trials
 from discreet.figures import percent_down, percent_up
@@ -20,7 +20,7 @@ ENOUGH = 10  # false positives expected at a level before it counts as resolvabl
 
 @dataclass(frozen=True, slots=True)
 class RateAt:
-    """The true-positive rate at a false-positive rate of at most `level`.
+    """The true-positive rate at a false-positive rate of at most `level`, of the scores or, where they show more, reversed.
 
     `low` and `high` enclose it at the confidence asked, however few targets there are: docs/theory/gate.md. `resolvable` is
     false when fewer than ten false positives are to be expected at `level`, or there is no member: the interval is wide then,
@@ -74,13 +74,16 @@ def rates(
     """
     check.open_fraction("confidence", confidence)
     scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
-    curve, members, others = Roc.of(scores, truth), np.sort(scores[truth]), np.sort(scores[~truth])
-    return tuple(_rate_at(curve, members, others, check.open_fraction("level", level), confidence) for level in levels)
+    curve = Roc.of(scores, truth)
+    return tuple(_rate_at(curve, scores, truth, check.open_fraction("level", level), confidence) for level in levels)
 
 
-def _rate_at(curve: Roc, members: Scores, others: Scores, level: float, confidence: float) -> RateAt:
+def _rate_at(curve: Roc, scores: Scores, truth: NDArray[np.bool_], level: float, confidence: float) -> RateAt:
+    members, others = np.sort(scores[truth]), np.sort(scores[~truth])
     needs = f"{ENOUGH / level:,.0f} non-members" if len(others) * level < ENOUGH else "" if len(members) else "members"
-    return RateAt(level, curve.at(level), *tpr_ends(members, others, level, confidence), resolvable=not needs, needs=needs)
+    is_reversed, low, high = either_way(members, others, level, confidence)
+    measured = Roc.of(-scores, truth).at(level) if is_reversed else curve.at(level)
+    return RateAt(level, measured, low, high, resolvable=not needs, needs=needs)
 
 
 def tpr_interval(evidence: Evidence, fpr: float, confidence: float = 0.95) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
-from discreet.audit.intervals import auc, auc_either_way, tpr
+from discreet.audit.intervals import auc, auc_either_way
 from discreet.audit.judge import ceiling_of
 from discreet.core import Claim, Curve, ExternalValue, NonPrivate, Release, check
 from discreet.core.curve import belief_exception
@@ -198,12 +198,8 @@ def is_reversed(floor: Appraisal) -> bool:
 
 
 def _turned(floor: Appraisal) -> Appraisal:
-    """What an attack with reversed scores reached, by the intervals of the gate; its verdicts and floor stay as they are."""
-    if not is_reversed(floor):
-        return floor
-    found = [(each, tpr(floor.evidence, each.level, floor.confidence)) for each in floor.rates]
-    rates = tuple(replace(each, rate=seen.value, low=seen.low, high=seen.high) for each, seen in found)
-    return replace(floor, auc=auc_either_way(floor.evidence, floor.confidence), rates=rates)
+    """The area under the curve of reversed scores, as the gate has it; rates are of either direction already."""
+    return replace(floor, auc=auc_either_way(floor.evidence, floor.confidence)) if is_reversed(floor) else floor
 
 
 def told_at(delta: float) -> tuple[float, float]:

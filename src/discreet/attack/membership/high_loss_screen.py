@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.attack.membership import signals
 from discreet.audit import rate_at
+from discreet.audit.intervals import tpr_ends
 from discreet.core import check
 from discreet.models import predict
 
@@ -67,5 +68,6 @@ def high_loss_screen(
     outside = np.arange(len(loss[0]) + len(loss[1])) >= len(loss[0])
     score = np.concatenate(loss)
     rate = rate_at(score, outside, level, confidence)
-    memorised = rate_at(score, outside, level, 1.0 - 2.0 * FALSE_ALARMS).low > level  # one end of an interval is asked
+    sides = np.sort(score[outside]), np.sort(score[~outside])
+    memorised = tpr_ends(*sides, level, 1.0 - 2.0 * FALSE_ALARMS)[0] > level  # one end of an interval, of high losses alone
     return Screen(rate.rate, rate.low, rate.high, level, confidence, rate.resolvable, memorised)
