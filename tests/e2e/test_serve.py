@@ -284,7 +284,7 @@ def test_an_officer_reads_a_report_and_starts_an_attack(owned: Server, browser: 
     page.get_by_role("link", name="Releases").click()
     page.get_by_placeholder("Filter by words").press_sequentially("readmission")
     expect(page.locator("#list tbody tr")).to_have_count(1)
-    page.get_by_role("link", name="Readmission model").click()
+    page.locator("#list tbody").get_by_role("link", name="Readmission model").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Readmission model")
     with page.expect_download() as waited:
         page.get_by_role("link", name="HTML").click()

@@ -134,6 +134,7 @@ def indices(values: Any, categories: int | tuple[Any, ...]) -> Ints:
         if array.dtype.kind not in "iufbO" or array.ndim != 1:
             raise InvalidValue(f"values must be whole numbers from 0 to {categories - 1}, one per person.")
         return categories_of(array, categories)
+    values = values.item() if isinstance(values, np.ndarray) and not values.ndim else values
     items = [values] if _is_one(values) else values
     items = items.tolist() if isinstance(items, np.ndarray) else check.items("values", items, "a category or a list of them")
     places = {label: (place, type(label)) for place, label in enumerate(categories)}

@@ -112,7 +112,7 @@ REFUSED = {
     "no such clipping": ({"clip_norm": None, "clipping": "none"}, "clipping must be a value such as"),
     "no such sampling": ({"rate": None, "sampling": "shuffle"}, "sampling must be a value such as"),
     "no bins": (lambda: {"rate": None, "sampling": BallsInBins(0)}, "bins must be at least 1"),
-    "a ledger's name": ({"ledger": "ledger.db"}, r"discreet\.Ledger"),
+    "a ledger that is not there": ({"ledger": "ledger.db"}, "There is no ledger at ledger.db"),
     "a source without a name": ({"source": ""}, "source"),
     "a unit's name": ({"unit": "record"}, r"discreet\.record\(\)"),
     "no rows": ({"data": (X[:0], Y[:0])}, "no row"),
