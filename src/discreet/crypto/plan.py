@@ -163,22 +163,23 @@ class Plan:
         drawn, kept, rest = self._errors(moduli)
         return math.hypot(drawn, kept) + rest
 
-    def run_error(self, moduli: list[int], steps: int | None = None) -> float:
+    def run_error(self, moduli: list[int], steps: int | None = None, growth: float = 1.0) -> float:
         """How far a weight may be from the plain one after so many steps (all of them, if not said).
 
         What a step has added stays in the weights, and momentum carries it on: as far as if the gradient did not change, where
-        the loss has a constant curvature of 0 to 1 / learning_rate in each direction. Noise that is drawn in each step adds up
-        by its squares; that of the encrypted rows and of the keys, which stay the same, in full.
+        the loss has a constant curvature of 0 to 1 / learning_rate in each direction, and further by `growth` in each step
+        where the curvature may be (1 - growth) / learning_rate. Noise that is drawn in each step adds up by its squares;
+        that of the encrypted rows and of the keys, which stay the same, in full.
         """
         drawn, kept, rest = self._errors(moduli)
-        carried = self.carried(self.iterations if steps is None else steps)
+        carried = self.carried(self.iterations if steps is None else steps, growth)
         return float(np.linalg.norm(carried)) * drawn + float(carried.sum()) * (kept + rest)
 
-    def carried(self, steps: int) -> Array:
-        """How much of a change to the weights after each step is in them after the last, where the loss is flat."""
+    def carried(self, steps: int, growth: float = 1.0) -> Array:
+        """How much of a change to the weights after each step is in them after the last where the loss is flat, or grows."""
         now = before = np.zeros(steps)
         for place, factor in enumerate(self.momentum[:steps]):
-            now, before = (1 + factor) * now - factor * before, now
+            now, before = growth * ((1 + factor) * now - factor * before), now
             now[place] = 1.0
         return np.asarray(now)
 

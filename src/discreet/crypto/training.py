@@ -30,6 +30,9 @@ __all__ = ["EncryptedFit", "KeyHolder", "fit_logistic"]
 
 Array = NDArray[np.float64]
 
+EIGENVALUES = 1e-9  # how far computed eigenvalues may be off, in shares of the largest
+MOST = 1e12  # products in looking at the second derivatives of all steps: some minutes
+
 
 class KeyHolder(Private):
     """Encrypts rows, starts the run, and refreshes weights; `refreshes` counts them, `decrypted` every decryption."""
@@ -43,7 +46,7 @@ class KeyHolder(Private):
         self.secret, self.plan, self.refreshes, self.decrypted = secret, plan, 0, 0
         self.weights = self._before = np.zeros(plan.features)
         self._rows: Array | None = None
-        self._reach = 0.0  # the largest argument of the polynomial at the points of the steps so far
+        self._points: list[Array] = []  # of the steps so far: where their gradients are
         self._last: str | None = None
         self._lock = threading.RLock()
 
@@ -104,26 +107,43 @@ class KeyHolder(Private):
                 "learning_rate, or raise radius), or the machine sent something else."
             )
         if self._rows is not None:
-            point = self.weights + self.plan.momentum[self.decrypted - 1] * (self.weights - self._before)
-            self._reach = max(self._reach, float(np.abs(self._rows @ point).max()))
+            self._points.append(self.weights + self.plan.momentum[self.decrypted - 1] * (self.weights - self._before))
         self.weights, self._before = found, self.weights
         return found
 
     def run_error(self) -> float:
         """How far a weight may be from the plain one now, by `Plan.run_error`; infinite where that is no bound.
 
-        It is none where an argument left the range of the polynomial, or where steps magnify what earlier ones added: where
-        the curvature of the loss in some direction is below 0, or above one over the learning rate. The slope of the
-        polynomial between the arguments so far, times the largest eigenvalue of the rows, bounds that curvature.
+        It is none where an argument left the range of the polynomial, or where the curvature of the loss in some direction was
+        above one over the learning rate. Directions that curve down let what earlier steps added grow, and are counted so.
         """
-        if self._rows is None or self._reach > self.plan.radius:
+        if self._rows is None:
             return math.inf
-        _, slope, _, cubic = self.plan.polynomial.coefficients
-        slopes = (slope, slope + 3 * cubic * self._reach**2)
-        largest = float(np.linalg.eigvalsh(self._rows.T @ self._rows)[-1]) / len(self._rows)
-        if min(slopes) < 0 or self.plan.learning_rate * max(slopes) * largest > 1:
+        arguments = [self._rows @ point for point in self._points]
+        if max((float(np.abs(each).max()) for each in arguments), default=0.0) > self.plan.radius:
             return math.inf
-        return self.plan.run_error(self.secret.public.cipher.moduli, self.decrypted)
+        least, most = self._curvature(arguments)
+        if self.plan.learning_rate * most > 1:
+            return math.inf
+        growth = 1 + self.plan.learning_rate * max(0.0, -least) + EIGENVALUES
+        return self.plan.run_error(self.secret.public.cipher.moduli, self.decrypted, growth)
+
+    def _curvature(self, arguments: list[Array]) -> tuple[float, float]:
+        """The least and the largest curvature of the loss at the points of the steps.
+
+        The slopes of the polynomial times the eigenvalues of the rows enclose it. Where that is not enough the second
+        derivatives of the loss are looked at, point by point.
+        """
+        rows, (_, slope, _, cubic) = np.asarray(self._rows), self.plan.polynomial.coefficients
+        slopes = [slope + 3 * cubic * each**2 for each in arguments]
+        ends = min(float(each.min()) for each in slopes), max(float(each.max()) for each in slopes)
+        largest = float(np.linalg.eigvalsh(rows.T @ rows)[-1]) / len(rows) * (1 + EIGENVALUES)
+        if (ends[0] >= 0 and self.plan.learning_rate * ends[1] * largest <= 1) or rows.size * rows.shape[1] * len(
+            slopes
+        ) > MOST:
+            return min(0.0, ends[0] * largest), ends[1] * largest
+        found = [np.linalg.eigvalsh((rows * each[:, None]).T @ rows) / len(rows) for each in slopes]
+        return min(float(each[0]) for each in found), max(float(each[-1]) for each in found) * (1 + EIGENVALUES)
 
     def _fresh(self, step: int, answers: str | None) -> TrainingMessage:
         plan, cipher, degree = self.plan, self.secret.public.cipher, self.secret.parameters.degree

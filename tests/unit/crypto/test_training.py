@@ -284,16 +284,38 @@ def test_a_bound_is_stated_only_where_steps_do_not_magnify_noise(rate: float, it
     assert np.abs(np.append(found.coefficients, found.intercept) - plain).max() < found.error
 
 
-def test_no_bound_beyond_the_rising_part_of_the_polynomial() -> None:
-    """Few rows far out, on a range of 8: beyond 5.97 the slope of the polynomial is below 0."""
+@pytest.mark.parametrize(("iterations", "farthest"), [(3, 5.97), (6, 8.0), (8, np.inf)])
+def test_no_bound_beyond_the_range_of_the_polynomial(iterations: int, farthest: float) -> None:
+    """Few rows far out, on a range of 8: beyond 5.97 the slope of the polynomial is below 0, which the others make up for."""
     table = np.array([[-0.3], [0.3]] * 40 + [[-1.0], [1.0]])
     labels, ones = np.array([0, 1] * 41), np.column_stack([table, np.ones(82)])
-    for iterations, bounded in ((3, True), (6, False), (8, False)):  # the last leaves the range itself
-        found = crypto.fit_logistic(table, labels, iterations=iterations, learning_rate=6.0, bound=1.0)
-        before, last = (replace(found.plan, iterations=count).plain(ones, labels) for count in (iterations - 2, iterations - 1))
-        point = last + found.plan.momentum[-1] * (last - before)  # of the last step
-        assert (np.abs(ones @ point).max() < 5.97) == bounded
-        assert np.isfinite(found.error) == bounded
+    found = crypto.fit_logistic(table, labels, iterations=iterations, learning_rate=6.0, bound=1.0)
+    before, last = (replace(found.plan, iterations=count).plain(ones, labels) for count in (iterations - 2, iterations - 1))
+    point = last + found.plan.momentum[-1] * (last - before)  # of the last step
+    assert min(each for each in (5.97, 8.0, np.inf) if np.abs(ones @ point).max() < each) == farthest
+    assert np.isfinite(found.error) == (farthest <= 8)
+    plain = found.plan.plain(ones, labels)
+    assert np.abs(np.append(found.coefficients, found.intercept) - plain).max() < found.error
+
+
+def test_curvature_below_0_lets_errors_grow() -> None:
+    """The largest growth of a change under any constant curvature in the range, against the recursion for many of them."""
+    plan = Plan(2, 50, 12, 1.0, 1.0)
+
+    def recursion(growth: float) -> np.ndarray:
+        columns = []
+        for place in range(12):
+            now = before = 0.0
+            for step, factor in enumerate(plan.momentum):
+                now, before = growth * ((1 + factor) * now - factor * before) + (step == place), now
+            columns.append(now)
+        return np.array(columns)
+
+    for least in (0.0, -0.05, -0.3):
+        most = plan.carried(12, 1 - least)
+        for curvature in np.linspace(least, 1, 40):
+            assert (np.abs(recursion(1 - curvature)) <= most + 1e-12).all()
+    assert plan.carried(12, 1.3).sum() > 3 * plan.carried(12).sum()
 
 
 def test_weights_without_a_bound_are_not_handed_on(tmp_path: Path) -> None:
