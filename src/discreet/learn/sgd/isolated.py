@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
@@ -29,6 +30,7 @@ from discreet.learn.sgd.engine.tape import Record, Tape
 from discreet.learn.sgd.proof.operations import hidden, vmap_rules
 from discreet.learn.sgd.proof.process import as_it_was, beside
 from discreet.learn.sgd.proof.python import Watch
+from discreet.learn.sgd.proof.shapes import BLANK
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once
 CHANGED = (
@@ -254,7 +256,13 @@ class Isolated:
             refuse(watch)
             stack.callback(refuse, watch, after=True)  # called last
             stack.callback(watch.restore, fresh=True)
-            for context in (eagerly(), _no_fast_path(), _no_warnings(), sdpa_kernel(SDPBackend.MATH) if cpu else nullcontext()):
+            for context in (
+                Written(),
+                eagerly(),
+                _no_fast_path(),
+                _no_warnings(),
+                sdpa_kernel(SDPBackend.MATH) if cpu else nullcontext(),
+            ):
                 stack.enter_context(context)
             yield
 
@@ -313,6 +321,17 @@ def _alike(copy: Tensor, own: Tensor) -> bool:
 def _same_bits(value: Tensor, other: Tensor) -> bool:
     value, other = value.detach().contiguous().view(-1), other.detach().contiguous().view(-1)
     return bool(torch.equal(value.view(torch.uint8), other.view(torch.uint8))) if value.numel() else True
+
+
+class Written(TorchFunctionMode):
+    """Memory that is asked for without contents holds zeros, and not what the rows of another unit left there."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") in BLANK and isinstance(out, Tensor):
+            with torch.no_grad():
+                out.zero_()
+        return out
 
 
 @contextmanager

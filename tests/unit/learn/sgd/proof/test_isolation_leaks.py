@@ -15,6 +15,7 @@ from discreet.errors import InvalidValue
 from discreet.learn import Performance
 from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.clipping import SLACK
+from discreet.learn.sgd.isolated import Written
 from discreet.learn.sgd.path import Path
 from discreet.learn.sgd.run import Run
 from discreet.noise.source import seeded_for_tests
@@ -356,6 +357,20 @@ def apart(kind, loss, **how):
     if with_it is None or without is None:
         return 0.0
     return float(np.linalg.norm(with_it - without, axis=1).max())
+
+
+@pytest.mark.parametrize("make", [
+    torch.empty_like, lambda x: x.new_empty(x.shape), lambda x: torch.empty(x.shape),
+    lambda x: torch.empty_strided((4, 2), (2, 1)),
+    lambda x: x.new_empty_strided((4, 2), (2, 1)), torch.func.vmap(torch.empty_like),
+])  # fmt: skip
+def test_memory_that_was_never_written_holds_nothing_of_others(make):
+    """Freed memory full of NaN would make units vanish from the sum, depending on where their memory comes from."""
+    x = torch.ones(4, 2)
+    for _ in range(50):
+        del [torch.full((size,), float("nan")) for size in (1, 2, 4, 8, 16, 32) for _ in range(20)][:]
+        with Written():
+            assert (make(x) == 0).all()
 
 
 @pytest.mark.parametrize("kind", MODELS)
