@@ -4,10 +4,10 @@
 
 DATA holds ml-100k/. A tenth of the ratings is held out at random; delta is 1e-5. The curves are RMSE by epsilon for item
 effects, kNN and SVD at rating level, and item effects and alternating least squares at user level; beside them the mean of each
-item without privacy and without users. Constants of the summaries and of the shrinkage were set on the first split, those
-of the least squares on generated tables of another seed. The attack knows everybody's ratings and asks who is in the data: the
-score is how far the released sums lie from what is expected, in the direction in which that user moves them; a fair coin
-decides for each user.
+item without privacy and without users. Constants of the summaries and of the shrinkage were set on the first split, those of
+the least squares on a generated table of another seed, with that split looked at beside it. The attack knows everybody's
+ratings and asks who is in the data: the score is how far the released sums lie from what is expected, in the direction in
+which that user moves them; a fair coin decides for each user.
 """
 
 from __future__ import annotations

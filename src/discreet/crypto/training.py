@@ -138,9 +138,8 @@ class KeyHolder(Private):
         slopes = [slope + 3 * cubic * each**2 for each in arguments]
         ends = min(float(each.min()) for each in slopes), max(float(each.max()) for each in slopes)
         largest = float(np.linalg.eigvalsh(rows.T @ rows)[-1]) / len(rows) * (1 + EIGENVALUES)
-        if (ends[0] >= 0 and self.plan.learning_rate * ends[1] * largest <= 1) or rows.size * rows.shape[1] * len(
-            slopes
-        ) > MOST:
+        enough = ends[0] >= 0 and self.plan.learning_rate * ends[1] * largest <= 1
+        if enough or rows.size * rows.shape[1] * len(slopes) > MOST:
             return min(0.0, ends[0] * largest), ends[1] * largest
         found = [np.linalg.eigvalsh((rows * each[:, None]).T @ rows) / len(rows) for each in slopes]
         return min(float(each[0]) for each in found), max(float(each[-1]) for each in found) * (1 + EIGENVALUES)
